@@ -1,0 +1,183 @@
+// A function of arrays, described so that it can be planned before anything runs and computed block by block.
+//
+// A kernel is bound to its arguments' types and shapes and is immutable. The planner asks it for numbers (which part of
+// each input a block needs, how large the results are at most, what memory a call takes); the executor calls run() on
+// bytes. User functions arrive as kernels too, so nothing above this line knows plugins.
+#pragma once
+#include <complex>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "storage/buffer.h"
+#include "storage/types.h"
+
+namespace cuboid {
+
+// How far a number may be trusted. exact: follows from shapes and dtypes. bound: never exceeded, and enforced.
+// guess: an estimate that may be exceeded. unknown: nobody knows.
+enum class Trust : std::uint8_t { exact, bound, guess, unknown };
+
+// One extent of an array: a number, or an upper bound of it where it depends on data.
+struct Extent {
+  std::int64_t value = 0;
+  Trust trust = Trust::exact;  // never `unknown`
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+// What is known of an array before it is computed.
+struct ArraySpec {
+  DType dtype;
+  std::vector<Extent> extents;
+
+  ArraySpec() = default;
+  ArraySpec(DType type, const Shape& shape);  // all extents exact
+  Shape max_shape() const;
+  bool exact() const;  // every extent is
+  std::size_t rank() const { return extents.size(); }
+  friend bool operator==(const ArraySpec&, const ArraySpec&) = default;
+};
+
+// A number in a pipeline file: takes part in type promotion as a Python scalar does (array API 2024.12).
+using Scalar = std::variant<bool, std::int64_t, double, std::complex<double>>;
+// Keyword arguments. monostate is null.
+using ParamValue = std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                                std::vector<double>, std::vector<std::string>>;
+using Params = std::map<std::string, ParamValue>;
+
+// All that is needed to make a kernel again, here or in a worker: plain data.
+struct KernelSpec {
+  std::string function;                             // "add", "sky.sources/1"
+  std::vector<std::variant<ArraySpec, Scalar>> args;  // positional; array inputs are numbered skipping scalars
+  Params params;
+  // The user's own numbers for one call; they make the stage unsafe.
+  std::map<std::size_t, Shape> max_shape;           // by output
+  std::optional<std::uint64_t> extra_memory;        // bytes
+
+  std::vector<ArraySpec> inputs() const;            // the array arguments alone
+};
+
+// Extra memory of one call, beside inputs and outputs, in bytes.
+struct CallMemory {
+  std::uint64_t sure = 0;       // exact or bounded
+  std::uint64_t uncertain = 0;  // estimated: what escalation may raise
+  bool unknown = false;         // nobody knows: the first calls run alone with the whole cap
+  std::uint64_t outside = 0;    // the part of both that bypasses host services
+};
+
+struct OutputSpec {
+  std::string name;  // "values", "hist", else "0", "1", ...
+  ArraySpec spec;    // of the whole result
+  // Where set, each block yields a piece whose extent along this axis depends on data; the result is the pieces put
+  // together along it in the C order of blocks. Otherwise a block yields output_box(block) of the result.
+  std::optional<std::size_t> ragged_axis;
+};
+
+// A reduction's partial results ("states") have the rank of the input and extent 1 along the reduced axes.
+struct ReductionForm {
+  std::vector<std::size_t> axes;  // sorted, unique
+  bool keepdims = false;
+  std::vector<DType> states;
+};
+
+// map: in -> out. A reduction goes through init: -> out (states); accumulate: in[0] into out (states); merge: in
+// (states) into out (states); finalize: in (states) -> out (results). All deterministic.
+enum class Phase : std::uint8_t { map, init, accumulate, merge, finalize };
+
+// What a running call may tell or ask; every function may be called from any thread of the call.
+class CallMonitor {
+ public:
+  virtual ~CallMonitor() = default;
+  virtual bool cancelled() const { return false; }
+  virtual void progress(double) {}
+  virtual void log(int /*level*/, const std::string&) {}
+};
+
+struct KernelCall {
+  Phase phase = Phase::map;
+  Box block;                    // the part of the kernel's domain that is being computed
+  std::vector<ConstView> in;    // per array input, exactly input_box(k, block)
+  std::vector<Box> in_box;      // where it lies in the whole input
+  std::vector<View> out;        // per output; for a ragged one the capacity
+  std::vector<Shape> produced;  // per output: extents really produced; preset to out[k].shape, lowered by the kernel
+  MemoryAccount* memory = nullptr;  // limited to the call's allowance
+  CallMonitor* monitor = nullptr;   // never null while running
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+
+  const KernelSpec& spec() const { return spec_; }
+  const std::vector<OutputSpec>& outputs() const { return outputs_; }
+  // What computes it, for fingerprints: a changed identity means other results ("add#1", plugin id and content hash).
+  virtual std::string identity() const = 0;
+  // True where every call must run in a worker process unless the user says otherwise (code that is not ours).
+  virtual bool foreign() const { return false; }
+
+  // --- the domain: the index space that blocks are cut from. Default: that of output 0. A reduction's: its input's.
+  virtual Shape domain() const { return outputs_[0].spec.max_shape(); }
+  // Axes of the domain that a block may not cut. Default: none.
+  virtual std::vector<bool> whole_axes() const { return std::vector<bool>(domain().size(), false); }
+  // The block that suits inputs of these chunks (one Shape per array input; rank as the input's). Extents are at least
+  // 1 and at most the domain's (or 1 where that is 0); whole axes are whole.
+  virtual Shape preferred_block(const std::vector<Shape>& input_chunks) const = 0;
+  // The part of input k that a block needs. Always within the input.
+  virtual Box input_box(std::size_t k, const Box& block) const = 0;
+  // A bound on input_box(k, b).shape for every block b of at most these extents.
+  virtual Shape input_extents(std::size_t k, const Shape& block) const = 0;
+  // True where input_box(k, b) == b for every b: what fusion may inline freely.
+  virtual bool input_is_block(std::size_t) const { return false; }
+  // The part of output k that a block yields (not for ragged outputs). Default: the block itself.
+  virtual Box output_box(std::size_t, const Box& block) const { return block; }
+  // Extents of output_box for blocks of at most these extents; for a ragged output the largest piece.
+  virtual Shape output_extents(std::size_t, const Shape& block) const { return block; }
+  // True where output 0 has the very elements of input 0 in their places (rechunk): no call is needed.
+  virtual bool identity_map() const { return false; }
+  virtual const ReductionForm* reduction() const { return nullptr; }
+
+  // Memory that one call takes beside inputs and outputs, for any block of at most these extents.
+  virtual CallMemory memory(Phase phase, const Shape& block) const = 0;
+  // Thread-safe. Throws Error; over_budget where the account refused, with account.needed() telling how much.
+  virtual void run(KernelCall& call) const = 0;
+
+ protected:
+  explicit Kernel(KernelSpec spec) : spec_(std::move(spec)) {}
+  KernelSpec spec_;
+  std::vector<OutputSpec> outputs_;
+};
+
+// A parameter as functions document it.
+struct ParamDoc {
+  std::string name, type, doc;
+  std::optional<ParamValue> default_value;  // none: required
+};
+struct FunctionDoc {
+  std::string name;                 // "mean", "sky.sources/1"
+  std::string kind;                 // "builtin" | "plugin"
+  std::string signature, doc, memory;  // memory: the formula in words or as the manifest states it
+  std::vector<ParamDoc> params;
+};
+
+// From a name to a kernel: built-ins and plugins look alike. Thread-safe.
+class KernelResolver {
+ public:
+  virtual ~KernelResolver() = default;
+  // nullptr where the name is not of this resolver. Throws Error{invalid} for wrong arguments or parameters: what was
+  // given, what was expected, the nearest valid name.
+  virtual std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const = 0;
+  virtual std::vector<FunctionDoc> functions() const = 0;
+};
+
+// The built-in functions (array API standard names and engine extras).
+const KernelResolver& builtin_kernels();
+// Asks the given resolvers in order; throws Error{invalid} with the nearest name where none knows the function.
+std::shared_ptr<const Kernel> resolve_kernel(const std::vector<const KernelResolver*>& resolvers, const KernelSpec& spec);
+// The candidate nearest to `word` by edit distance, if near enough to be meant.
+std::optional<std::string> nearest_name(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace cuboid
