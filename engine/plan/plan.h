@@ -1,0 +1,134 @@
+// A plan: stages with known memory, as immutable plain data. make_plan() is a pure function of the request, of metadata
+// and of facts (extents that were measured); it reads no chunk and writes nothing.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/expr/array.h"
+#include "engine/plan/task_program.h"
+
+namespace cuboid {
+
+enum class Confidence : std::uint8_t { exact, bounded, unsafe, learned };
+std::string to_string(Confidence confidence);
+std::string to_string(ExceedAction action);
+
+// An array that a plan reads or writes.
+struct PlanArray {
+  enum class Role : std::uint8_t {
+    source,        // an input of the user's
+    intermediate,  // in the run directory, deleted when its last consumer is done
+    pieces,        // results of data-dependent extent, one object a block, in the run directory
+    output         // what the user asked for
+  };
+  std::string name;                 // "smooth", "sources.pieces", "unique.values"
+  Role role = Role::intermediate;
+  ArraySpec spec;
+  Shape chunks;                     // what is written as a whole; of pieces: the bound of one piece
+  int producer = -1;                // stage, or -1 for a source
+  std::optional<ZarrArray> zarr;    // all roles but pieces
+  std::string location;             // folder or URL of the array; of pieces: their folder
+  std::size_t ragged_axis = 0;      // of pieces
+  bool overwrite = false;           // of an output
+};
+
+struct StageNumbers {
+  std::int64_t tasks = 0;           // an upper bound until facts arrive
+  std::uint64_t projected = 0;      // bytes of one task
+  int concurrency = 1;              // tasks at once within the budget
+  std::uint64_t bytes_read = 0, bytes_written = 0;  // decoded, of the requested boxes
+};
+
+struct Stage {
+  std::string name;                 // of its last step, or "STEP.rechunk", "STEP.partial", "STEP.compact"
+  std::string function;             // of its last step: "mean", "sky.sources/1"
+  std::vector<std::string> steps;   // fused steps, first to last
+  Confidence confidence = Confidence::exact;
+  bool approximate = false;         // rests on an extent that was guessed upstream: shown with "~"
+  Grid grid;                        // over the root's domain: one task a block
+  TaskProgram program;
+  std::vector<int> inputs, outputs; // arrays
+  Projection projection;
+  StageNumbers numbers;
+  bool isolated = false;            // tasks run in worker processes
+  StepOptions options;              // of the step that may exceed its estimate
+  bool compacts = false;            // gathers pieces: its extents are known once its input is complete
+};
+
+struct Refusal {
+  std::string resource;             // "memory" | "disk"
+  std::optional<std::string> stage;
+  std::uint64_t projected = 0, budget = 0;  // bytes
+  std::string hint;                 // what would fit
+};
+
+struct PlanOptions {
+  std::uint64_t budget = 0;         // bytes this run may use on this machine
+  int workers = 1;                  // tasks at once, at most
+  std::string run_dir;              // where intermediates and pieces live
+  bool keep = false;                // keep intermediates
+  bool durable = false;
+  bool fresh = false;               // outputs of an earlier run do not count as existing
+};
+
+struct Plan {
+  PlanOptions options;
+  std::vector<PlanArray> arrays;
+  std::vector<Stage> stages;        // in an order in which they may run
+  std::uint64_t bytes_read = 0, bytes_written = 0, disk_peak = 0;
+  std::int64_t tasks = 0;
+  std::optional<Refusal> refused;
+  std::vector<std::string> checked_only;  // steps that no output needs
+
+  int stage_index(const std::string& name) const;  // -1 where there is none
+};
+
+struct OutputRequest {
+  Array array;
+  std::string path;                 // folder or URL of the Zarr array to write
+  std::optional<Shape> chunks;      // default: those of the step's blocks
+  std::optional<Shape> shards;
+  int zarr_format = 3;
+  std::string codecs = "blosc-lz4"; // a name or a JSON list
+  bool overwrite = false;
+  std::string attributes;           // a JSON object, or "" for none; engine provenance is added
+  // array copy: everything not stated above is taken from here.
+  std::optional<ArrayMetadata> like;
+};
+struct PlanRequest {
+  std::vector<OutputRequest> outputs;
+  std::vector<Array> unused;        // checked, not run
+  PlanOptions options;
+};
+// Measured extents of ragged arrays, by array name ("sources"): shapes that replace bounds.
+using Facts = std::map<std::string, Shape>;
+using Resolvers = std::vector<const KernelResolver*>;
+
+// Throws Error{invalid} for a request that is wrong (an output that exists, an output in an input's place); a plan that
+// does not fit is returned with `refused` set.
+Plan make_plan(const PlanRequest& request, const Resolvers& resolvers, const Facts& facts = {});
+
+// What a worker needs, and what fixes the shape of a run: without loss.
+nlohmann::json plan_to_json(const Plan& plan);
+Plan plan_from_json(const nlohmann::json& json, const Resolvers& resolvers);
+// The public form (`cuboid plan --json`).
+nlohmann::json plan_report(const Plan& plan);
+
+// --- questions about one task, answered from the plan alone
+// What a task reads of each array that its program names, and what it writes: boxes of elements.
+struct TaskBox {
+  int array;
+  Box box;
+};
+std::vector<TaskBox> task_reads(const Plan& plan, const Stage& stage, std::int64_t block);
+std::vector<TaskBox> task_writes(const Plan& plan, const Stage& stage, std::int64_t block);  // not pieces
+// The blocks of `array`'s producer whose results a box of the array needs, as linear indices into the producer's grid,
+// in ascending order; for a compact stage's input: all blocks.
+std::vector<std::int64_t> producing_blocks(const Plan& plan, int array, const Box& box);
+
+}  // namespace cuboid

@@ -1,0 +1,94 @@
+// The central idea of Cuboid: a stage is a short straight-line list of steps over named buffers, and that one list is read
+// twice. On sizes (project(), here) it gives the peak memory of a task before anything runs. On bytes (run_task(), in
+// engine/run/task.h) it does the work, acquiring the same buffers from an account whose limit is that peak. There is no
+// second formula to drift from the truth.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/expr/kernel.h"
+
+namespace cuboid {
+
+// One kernel in a task. The root's domain box is the task's block; a fused producer's is the box that its consumer's
+// input needs. An op whose kernel is a reduction works in the kernel's domain (accumulate) or, where `merges`, in the
+// index space of its partial results.
+struct ProgramOp {
+  std::shared_ptr<const Kernel> kernel;
+  int consumer = -1;      // op that takes this op's output 0; -1: the root
+  std::size_t input = 0;  // as which of its inputs
+  bool merges = false;
+};
+
+// A buffer is the part of one operand of one op that the op's domain box calls for.
+struct BufferDecl {
+  enum class Operand : std::uint8_t { input, output, state };
+  Operand operand = Operand::input;
+  int op = 0;
+  std::size_t index = 0;  // which input, output or state
+  DType dtype;
+  Shape extents;          // at most
+};
+
+struct Step {
+  enum class What : std::uint8_t {
+    acquire,     // buffer
+    read,        // array -> buffer (acquired before)
+    gather,      // pieces -> buffer: what the buffer's box meets of the pieces of a ragged array
+    call,        // op's kernel, phase, in -> out
+    write,       // buffer -> chunks of array
+    write_piece, // buffer, as trimmed by the call that filled it -> one object of a ragged array
+    release,     // buffer
+    loop_begin,  // repeat up to the matching loop_end for each inner block of the task's block, in C order
+    loop_end,
+  };
+  What what = What::acquire;
+  int buffer = -1;
+  int array = -1;  // index into Plan::arrays
+  int op = -1;
+  Phase phase = Phase::map;
+  std::vector<int> in, out;  // buffers, by input and output of the op
+};
+
+struct TaskProgram {
+  std::vector<ProgramOp> ops;  // ops[0] is the root; a consumer comes before its producers
+  std::vector<BufferDecl> buffers;
+  std::vector<Step> steps;
+  Shape loop_block;  // extents of inner blocks where the program loops, else empty
+};
+
+// The part of a whole operand that a buffer holds, given the root's domain box: the task's block, or the inner block
+// inside a loop. `task_block_extents`: extents of an uncut task block (says which partial result a block is).
+Box buffer_box(const TaskProgram& program, int buffer, const Box& root_box, const Shape& task_block_extents);
+// The domain box of an op, likewise.
+Box op_box(const TaskProgram& program, int op, const Box& root_box);
+
+// What one step takes from storage beside its buffer; supplied by the plan, which knows the arrays.
+class IoMemory {
+ public:
+  virtual ~IoMemory() = default;
+  virtual std::uint64_t read(int array, const BufferDecl& buffer) const = 0;
+  virtual std::uint64_t gather(int array, const BufferDecl& buffer) const = 0;
+  virtual std::uint64_t write(int array, const BufferDecl& buffer) const = 0;
+  virtual std::uint64_t write_piece(int array, const BufferDecl& buffer) const = 0;
+};
+
+// The program read on sizes. Bytes, in the pool's size classes.
+struct Projection {
+  std::uint64_t peak = 0;           // with the declared uncertain bytes: projected(task)
+  std::uint64_t sure = 0;           // what the task takes with no uncertain bytes at all
+  std::uint64_t around_call = 0;    // sure bytes at the uncertain call: peak = max(sure, around_call + uncertain)
+  std::uint64_t uncertain = 0;      // declared by the estimate that escalation may raise
+  std::uint64_t outside = 0;        // of a call, bypassing host services
+  bool unknown = false;
+
+  // The projection with other uncertain bytes.
+  std::uint64_t with_uncertain(std::uint64_t bytes) const { return std::max(sure, around_call + bytes); }
+};
+Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io);
+
+}  // namespace cuboid
