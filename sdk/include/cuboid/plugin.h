@@ -71,7 +71,8 @@ typedef struct cuboid_dtype {
 } cuboid_dtype;
 
 /* A block of a larger array, as a strided window on memory of the host. `data` points to the element with index 0 along
- * every axis; strides may be zero, negative, or no multiple of the element size.
+ * every axis; strides may be zero or negative. Every element is aligned as its type needs (a complex one as its part);
+ * more than that only `alignment` promises.
  * The block's INTERIOR is the part that this call answers for; around it may lie a halo. In views that the host makes
  * every pointer below is set and has `rank` entries (with rank 0 they may be NULL); in a view that a plugin passes to
  * `push` the last four may be NULL. Element i of the view has index origin + i in the whole array: below 0 or beyond
