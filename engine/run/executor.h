@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/run/task.h"
+#include "storage/error.h"
 
 namespace cuboid {
 
