@@ -73,7 +73,7 @@ struct PlanOptions {
   std::string run_dir;              // where intermediates and pieces live
   bool keep = false;                // keep intermediates
   bool durable = false;
-  bool fresh = false;               // outputs of an earlier run do not count as existing
+  std::vector<std::string> own_outputs;  // paths of outputs that this run directory made: may exist
 };
 
 struct Plan {
@@ -104,9 +104,14 @@ struct PlanRequest {
   std::vector<OutputRequest> outputs;
   std::vector<Array> unused;        // checked, not run
   PlanOptions options;
+  // The plan that fixed this run directory's shape (fusion, blocks of rechunk stages): followed where it fits.
+  std::shared_ptr<const Plan> earlier;
 };
-// Measured extents of ragged arrays, by array name ("sources"): shapes that replace bounds.
-using Facts = std::map<std::string, Shape>;
+// What running taught, all of it journaled: replaces what was bounded or guessed.
+struct Facts {
+  std::map<std::string, Shape> shapes;          // of arrays of data-dependent extent once complete, by name ("sources")
+  std::map<std::string, std::int64_t> bounds;   // grown bounds of a guessed ragged extent of one block, likewise by name
+};
 using Resolvers = std::vector<const KernelResolver*>;
 
 // Throws Error{invalid} for a request that is wrong (an output that exists, an output in an input's place); a plan that

@@ -64,8 +64,9 @@ struct TaskProgram {
 // The part of a whole operand that a buffer holds, given the root's domain box: the task's block, or the inner block
 // inside a loop. `task_block_extents`: extents of an uncut task block (says which partial result a block is).
 Box buffer_box(const TaskProgram& program, int buffer, const Box& root_box, const Shape& task_block_extents);
-// The domain box of an op, likewise.
-Box op_box(const TaskProgram& program, int op, const Box& root_box);
+// The domain boxes of all ops at once, by op; and a buffer's box from them (what an executor uses: linear in ops).
+std::vector<Box> op_boxes(const TaskProgram& program, const Box& root_box);
+Box buffer_box(const TaskProgram& program, int buffer, const std::vector<Box>& op_boxes, const Shape& task_block_extents);
 
 // What one step takes from storage beside its buffer; supplied by the plan, which knows the arrays.
 class IoMemory {

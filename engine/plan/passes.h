@@ -1,0 +1,104 @@
+// The planner's passes, each a pure function over the working plan below, in the order in which make_plan() calls them.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/plan/memory_model.h"
+#include "engine/plan/plan.h"
+
+namespace cuboid::passes {
+
+// An operand: an output of a step.
+struct Value {
+  int step = -1;
+  std::size_t output = 0;
+  friend auto operator<=>(const Value&, const Value&) = default;
+};
+
+// A step of the expression with what planning has found out about it. In topological order.
+struct PlannedStep {
+  const Node* node = nullptr;
+  std::string name;
+  std::shared_ptr<const Kernel> kernel;  // null for an input array
+  std::vector<Value> inputs;
+  std::vector<ArraySpec> specs;          // of its outputs, as the plan knows them
+  Shape block;                           // of the kernel's domain
+  std::vector<Shape> chunks;             // per output: what other steps get it in
+  int uses = 0;                          // by other steps and as a result
+  bool needed = false;                   // some output of the plan needs it
+  bool is_output = false;                // is stored for the user
+};
+
+struct Draft {
+  const PlanRequest* request = nullptr;
+  Resolvers resolvers;
+  Facts facts;
+  Baselines baselines;
+  std::vector<PlannedStep> steps;
+  std::map<const Node*, int> index;      // of steps
+  std::set<int> inlined;                 // steps that are computed inside their consumer
+  Plan plan;
+  std::map<Value, int> arrays;           // where a value is stored: index into plan.arrays
+};
+
+// The steps of the expression in topological order, named. Throws Error{invalid} for two steps of one name.
+void gather(Draft& draft);
+// Binds kernels to the extents that are known now, and chooses every step's block: its own `chunks`, else what suits its
+// inputs. Depends neither on memory nor on a grown bound.
+void choose_blocks(Draft& draft);
+// Which steps are computed inside their only consumer, without recomputing much and never across a foreign function that
+// several steps need. `apart`: steps that must stay apart since the fused stage did not fit.
+void fuse(Draft& draft, const std::set<std::string>& apart);
+// Stages, arrays and task programs: maps, reduction trees, pieces and their compaction, rechunks, outputs.
+void lower(Draft& draft);
+// Memory, concurrency, bytes moved, confidence and disk of what was lowered; sets plan.refused.
+void project_all(Draft& draft);
+
+// --- pieces of the above with worked examples of their own
+
+// Group extents in blocks per axis for one level of a reduction tree: how many blocks along the reduced axes one task
+// streams. Depends on the block grid alone.
+Shape reduction_group(const Shape& counts, const std::vector<std::size_t>& reduced, bool first_level);
+
+// How a rechunk proceeds: the block of one direct pass, or of two passes through an intermediate.
+struct RechunkPlan {
+  Shape block;                       // of the (last) pass that writes the target chunks: multiples of them
+  std::optional<Shape> first_block;  // two passes: block of the first, and the chunks between
+  std::optional<Shape> between;
+};
+// `item`: bytes of an element; `room`: bytes that one task's block may take.
+RechunkPlan plan_rechunk(const Shape& shape, const Shape& source_chunks, const Shape& target_chunks, std::size_t item,
+                         std::uint64_t room);
+// How many times each source element is read when blocks of these extents are read one by one: whole chunks are.
+double read_amplification(const Shape& shape, const Shape& source_chunks, const Shape& block);
+
+// Memory of storage steps for the arrays of a plan.
+class PlanIo final : public IoMemory {
+ public:
+  explicit PlanIo(const Plan& plan) : plan_(plan) {}
+  std::uint64_t read(int array, const BufferDecl& buffer) const override;
+  std::uint64_t gather(int array, const BufferDecl& buffer) const override;
+  std::uint64_t write(int array, const BufferDecl& buffer) const override;
+  std::uint64_t write_piece(int array, const BufferDecl& buffer) const override;
+
+ private:
+  const Plan& plan_;
+};
+
+// The task program of a map or reduction stage. Buffers' extents follow `block` (the task's), so that a hint can try
+// other blocks: build it again with those.
+struct ProgramRequest {
+  int root = -1;                            // step
+  Shape block;                              // of one task
+  Shape loop_block;                         // of a reduction's inner blocks
+  bool merges = false;                      // root merges partial results ...
+  std::vector<int> partial_inputs;          // ... from these arrays, one per state
+  std::vector<int> targets;                 // arrays to write: per output of the root; or per state where `partial`
+  bool partial = false;                     // the root's states are written instead of its result
+};
+TaskProgram build_program(const Draft& draft, const ProgramRequest& request);
+
+}  // namespace cuboid::passes

@@ -1,0 +1,173 @@
+// Task programs: the steps of one task, from the root step and the steps inlined in it.
+#include <algorithm>
+
+#include "engine/plan/passes.h"
+
+namespace cuboid::passes {
+
+namespace {
+
+class Builder {
+ public:
+  Builder(const Draft& draft, const ProgramRequest& request) : draft_(draft), request_(request) {
+    program_.loop_block = request.loop_block;
+  }
+
+  TaskProgram build() {
+    const PlannedStep& root = step(request_.root);
+    add_op(request_.root, -1, 0, request_.loop_block.empty() ? request_.block : request_.loop_block, request_.merges);
+    if (root.kernel->reduction())
+      reduction();
+    else if (root.kernel->identity_map())
+      move();
+    else
+      map();
+    return std::move(program_);
+  }
+
+ private:
+  const PlannedStep& step(int index) const { return draft_.steps[index]; }
+
+  int add_op(int step_index, int consumer, std::size_t input, Shape extents, bool merges = false) {
+    program_.ops.push_back({step(step_index).kernel, consumer, input, merges});
+    op_steps_.push_back(step_index);
+    op_extents_.push_back(std::move(extents));
+    return static_cast<int>(program_.ops.size()) - 1;
+  }
+
+  int declare(BufferDecl::Operand operand, int op, std::size_t index, DType dtype, Shape extents) {
+    program_.buffers.push_back({operand, op, index, dtype, std::move(extents)});
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+  void emit(Step::What what, int buffer, int array = -1) { program_.steps.push_back({what, buffer, array, -1, Phase::map, {}, {}}); }
+  void call(int op, Phase phase, std::vector<int> in, std::vector<int> out) {
+    program_.steps.push_back({Step::What::call, -1, -1, op, phase, std::move(in), std::move(out)});
+  }
+  void release(std::vector<int> buffers) {
+    std::sort(buffers.begin(), buffers.end());
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    for (int buffer : buffers) emit(Step::What::release, buffer);
+  }
+
+  // A buffer with input k of an op: read, gathered, or computed by an inlined producer.
+  int operand(int op, std::size_t k) {
+    const PlannedStep& consumer = step(op_steps_[op]);
+    const Value value = consumer.inputs[k];
+    const Shape extents = consumer.kernel->input_extents(k, op_extents_[op]);
+    if (draft_.inlined.contains(value.step)) {
+      const int producer = add_op(value.step, op, k, extents);
+      const std::vector<int> in = operands(producer);
+      const int out = declare(BufferDecl::Operand::output, producer, 0, step(value.step).specs[0].dtype, extents);
+      emit(Step::What::acquire, out);
+      call(producer, Phase::map, in, {out});
+      release(in);
+      return out;
+    }
+    const int array = draft_.arrays.at(value);
+    const int buffer = declare(BufferDecl::Operand::input, op, k, draft_.plan.arrays[array].spec.dtype, extents);
+    emit(Step::What::acquire, buffer);
+    emit(Step::What::read, buffer, array);
+    return buffer;
+  }
+
+  // All inputs of an op; the same array under the same box (x * x) is read once.
+  std::vector<int> operands(int op) {
+    const PlannedStep& consumer = step(op_steps_[op]);
+    std::vector<int> buffers;
+    for (std::size_t k = 0; k < consumer.inputs.size(); ++k) {
+      int same = -1;
+      for (std::size_t j = 0; j < k && same < 0; ++j)
+        if (consumer.inputs[j] == consumer.inputs[k] && consumer.kernel->input_is_block(j) &&
+            consumer.kernel->input_is_block(k))
+          same = buffers[j];
+      buffers.push_back(same >= 0 ? same : operand(op, k));
+    }
+    return buffers;
+  }
+
+  std::vector<int> acquire_outputs() {
+    const Kernel& kernel = *program_.ops[0].kernel;
+    std::vector<int> out;
+    for (std::size_t k = 0; k < kernel.outputs().size(); ++k) {
+      Shape extents = kernel.output_extents(k, request_.block);
+      out.push_back(declare(BufferDecl::Operand::output, 0, k, kernel.outputs()[k].spec.dtype, std::move(extents)));
+      emit(Step::What::acquire, out.back());
+    }
+    return out;
+  }
+
+  void write_outputs(const std::vector<int>& buffers) {
+    for (std::size_t k = 0; k < buffers.size(); ++k) {
+      const int array = request_.targets[k];
+      if (array >= 0) {
+        const bool pieces = draft_.plan.arrays[array].role == PlanArray::Role::pieces;
+        emit(pieces ? Step::What::write_piece : Step::What::write, buffers[k], array);
+      }
+      emit(Step::What::release, buffers[k]);
+    }
+  }
+
+  void map() {
+    const std::vector<int> in = operands(0);
+    const std::vector<int> out = acquire_outputs();
+    call(0, Phase::map, in, out);
+    release(in);
+    write_outputs(out);
+  }
+
+  // The elements stay what they are: read (or compute) and write.
+  void move() {
+    const int buffer = operand(0, 0);
+    emit(Step::What::write, buffer, request_.targets[0]);
+    emit(Step::What::release, buffer);
+  }
+
+  std::vector<int> acquire_states(Shape extents) {
+    const ReductionForm& form = *program_.ops[0].kernel->reduction();
+    for (std::size_t axis : form.axes) extents[axis] = 1;
+    std::vector<int> states;
+    for (std::size_t k = 0; k < form.states.size(); ++k) {
+      states.push_back(declare(BufferDecl::Operand::state, 0, k, form.states[k], extents));
+      emit(Step::What::acquire, states.back());
+    }
+    return states;
+  }
+
+  std::vector<int> read_partials() {
+    const ReductionForm& form = *program_.ops[0].kernel->reduction();
+    std::vector<int> in;
+    for (std::size_t k = 0; k < form.states.size(); ++k) {
+      in.push_back(declare(BufferDecl::Operand::input, 0, k, form.states[k], request_.loop_block));
+      emit(Step::What::acquire, in.back());
+      emit(Step::What::read, in.back(), request_.partial_inputs[k]);
+    }
+    return in;
+  }
+
+  void reduction() {
+    const std::vector<int> states = acquire_states(request_.block);
+    call(0, Phase::init, {}, states);
+    program_.steps.push_back({Step::What::loop_begin, -1, -1, -1, Phase::map, {}, {}});
+    const std::vector<int> in = request_.merges ? read_partials() : operands(0);
+    call(0, request_.merges ? Phase::merge : Phase::accumulate, in, states);
+    release(in);
+    program_.steps.push_back({Step::What::loop_end, -1, -1, -1, Phase::map, {}, {}});
+    if (request_.partial) return write_outputs(states);
+    const std::vector<int> out = acquire_outputs();
+    call(0, Phase::finalize, states, out);
+    release(states);
+    write_outputs(out);
+  }
+
+  const Draft& draft_;
+  const ProgramRequest& request_;
+  TaskProgram program_;
+  std::vector<int> op_steps_;
+  std::vector<Shape> op_extents_;
+};
+
+}  // namespace
+
+TaskProgram build_program(const Draft& draft, const ProgramRequest& request) { return Builder(draft, request).build(); }
+
+}  // namespace cuboid::passes

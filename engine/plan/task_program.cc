@@ -1,0 +1,97 @@
+#include "engine/plan/task_program.h"
+
+namespace cuboid {
+
+namespace {
+
+Box input_of(const ProgramOp& op, std::size_t input, const Box& box) {
+  return op.merges ? box : op.kernel->input_box(input, box);
+}
+
+// Extents of each op's domain box at most, given the root's.
+std::vector<Shape> op_extents(const TaskProgram& program, const Shape& root) {
+  std::vector<Shape> extents;
+  for (const ProgramOp& op : program.ops)
+    extents.push_back(op.consumer < 0 ? root
+                                      : program.ops[op.consumer].kernel->input_extents(op.input, extents[op.consumer]));
+  return extents;
+}
+
+std::uint64_t pooled(const BufferDecl& buffer) { return class_bytes(byte_count(buffer.extents, buffer.dtype)); }
+
+}  // namespace
+
+std::vector<Box> op_boxes(const TaskProgram& program, const Box& root_box) {
+  std::vector<Box> boxes;
+  boxes.reserve(program.ops.size());
+  for (const ProgramOp& op : program.ops)
+    boxes.push_back(op.consumer < 0 ? root_box : input_of(program.ops[op.consumer], op.input, boxes[op.consumer]));
+  return boxes;
+}
+
+Box buffer_box(const TaskProgram& program, int buffer, const std::vector<Box>& op_boxes,
+               const Shape& task_block_extents) {
+  const BufferDecl& decl = program.buffers[buffer];
+  const ProgramOp& op = program.ops[decl.op];
+  const Box& domain = op_boxes[decl.op];
+  switch (decl.operand) {
+    case BufferDecl::Operand::input:
+      return input_of(op, decl.index, domain);
+    case BufferDecl::Operand::output:
+      if (op.kernel->outputs()[decl.index].ragged_axis)
+        return Box::whole(op.kernel->output_extents(decl.index, domain.shape));
+      return op.kernel->output_box(decl.index, domain);
+    case BufferDecl::Operand::state: {
+      Box box = domain;
+      for (std::size_t axis : op.kernel->reduction()->axes) {
+        box.origin[axis] = domain.origin[axis] / task_block_extents[axis];
+        box.shape[axis] = 1;
+      }
+      return box;
+    }
+  }
+  return domain;
+}
+
+Box buffer_box(const TaskProgram& program, int buffer, const Box& root_box, const Shape& task_block_extents) {
+  return buffer_box(program, buffer, op_boxes(program, root_box), task_block_extents);
+}
+
+Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io) {
+  const std::vector<Shape> outer = op_extents(program, block);
+  const std::vector<Shape> inner =
+      program.loop_block.empty() ? outer : op_extents(program, program.loop_block);
+  bool looping = false;
+  std::uint64_t held = 0;
+  Projection result;
+  const auto touch = [&](std::uint64_t beside) { result.sure = std::max(result.sure, held + beside); };
+  for (const Step& step : program.steps) {
+    const BufferDecl* buffer = step.buffer < 0 ? nullptr : &program.buffers[step.buffer];
+    switch (step.what) {
+      case Step::What::acquire: held += pooled(*buffer), touch(0); break;
+      case Step::What::release: held -= pooled(*buffer); break;
+      case Step::What::read: touch(io.read(step.array, *buffer)); break;
+      case Step::What::gather: touch(io.gather(step.array, *buffer)); break;
+      case Step::What::write: touch(io.write(step.array, *buffer)); break;
+      case Step::What::write_piece: touch(io.write_piece(step.array, *buffer)); break;
+      case Step::What::loop_begin: looping = true; break;
+      case Step::What::loop_end: looping = false; break;
+      case Step::What::call: {
+        const CallMemory memory =
+            program.ops[step.op].kernel->memory(step.phase, (looping ? inner : outer)[step.op]);
+        touch(memory.sure);
+        if (memory.uncertain > 0 || memory.unknown) {
+          result.around_call = std::max(result.around_call, held + memory.sure);
+          result.uncertain = std::max(result.uncertain, memory.uncertain);
+          result.unknown |= memory.unknown;
+        }
+        result.outside = std::max(result.outside, memory.outside);
+        break;
+      }
+    }
+  }
+  result.peak = result.uncertain > 0 ? result.with_uncertain(result.uncertain) : result.sure;
+  return result;
+}
+
+}  // namespace cuboid
