@@ -16,7 +16,8 @@ Shape clipped(Shape block, const Shape& domain) {
   return block;
 }
 
-// Binds the kernel again where its inputs' extents are not those it was made for: bounds that the block grid makes, facts.
+// Binds the kernel again where its inputs' extents are not those it was made for: bounds that the block grid makes,
+// facts.
 void rebind(Draft& draft, PlannedStep& step) {
   KernelSpec spec = step.kernel->spec();
   bool changed = false;
@@ -42,11 +43,13 @@ Shape block_of(const Draft& draft, const PlannedStep& step) {
   Shape block;
   if (step.node->options.chunks) {
     block = *step.node->options.chunks;
-    const bool right = block.size() == domain.size() && std::all_of(block.begin(), block.end(), [](auto n) { return n >= 1; });
+    const bool right =
+        block.size() == domain.size() && std::all_of(block.begin(), block.end(), [](auto n) { return n >= 1; });
     if (!right)
-      throw Error(ErrorKind::invalid, "chunks " + to_string(block) + " do not suit " + step.kernel->spec().function +
-                                          " over " + to_string(domain) + ": expected " + std::to_string(domain.size()) +
-                                          " extents of at least 1", {{"step", step.name}});
+      throw Error(ErrorKind::invalid,
+                  "chunks " + to_string(block) + " do not suit " + step.kernel->spec().function + " over " +
+                      to_string(domain) + ": expected " + std::to_string(domain.size()) + " extents of at least 1",
+                  {{"step", step.name}});
   } else {
     std::vector<Shape> chunks;
     for (const Value& input : step.inputs) chunks.push_back(draft.steps[input.step].chunks[input.output]);
@@ -58,10 +61,6 @@ Shape block_of(const Draft& draft, const PlannedStep& step) {
   return clipped(std::move(block), domain);
 }
 
-std::string array_name(const PlannedStep& step, std::size_t output) {
-  return step.kernel->outputs().size() == 1 ? step.name : step.name + "." + step.kernel->outputs()[output].name;
-}
-
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const std::string& name) {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product) || product > (std::int64_t{1} << 53))
@@ -69,28 +68,37 @@ std::int64_t checked_product(std::int64_t a, std::int64_t b, const std::string& 
   return product;
 }
 
+// Binds the kernel to a bound that was grown after blocks had exceeded it.
+void grow_bound(Draft& draft, PlannedStep& step, std::size_t k, Shape piece, std::size_t axis) {
+  const auto grown = draft.facts.bounds.find(step.value_name(k));
+  if (grown == draft.facts.bounds.end() || grown->second <= piece[axis]) return;
+  piece[axis] = grown->second;
+  KernelSpec spec = step.kernel->spec();
+  spec.max_shape[k] = std::move(piece);
+  step.kernel = resolve_kernel(draft.resolvers, spec);
+}
+
 // The result of pieces put together: bounded by what the blocks may yield in all, known once facts are there.
 void settle_ragged(Draft& draft, PlannedStep& step, std::size_t k) {
-  const OutputSpec& output = step.kernel->outputs()[k];
-  const std::size_t axis = *output.ragged_axis;
-  const std::string name = array_name(step, k);
+  const std::size_t axis = *step.kernel->outputs()[k].ragged_axis;
+  const std::string name = step.value_name(k);
+  Shape chunk = step.kernel->output_extents(k, step.block);  // as declared: a grown bound must not move chunk borders
+  if (step.kernel->foreign()) grow_bound(draft, step, k, chunk, axis);
   const Shape piece = step.kernel->output_extents(k, step.block);
+  ArraySpec spec = step.kernel->outputs()[k].spec;
   const Grid grid(step.kernel->domain(), step.block);
-  ArraySpec spec = output.spec;
   std::int64_t most = checked_product(grid.size(), piece[axis], name);
   // A built-in function's own bound concerns the whole result; a foreign one's a call.
   if (!step.kernel->foreign()) most = std::min(most, spec.extents[axis].value);
-  spec.extents[axis].value = most;
-  if (spec.extents[axis].trust == Trust::exact) spec.extents[axis].trust = Trust::bound;
-  Shape chunk = piece;
+  std::int64_t row = spec.dtype.size;
   for (std::size_t d = 0; d < chunk.size(); ++d) {
-    if (d != axis) spec.extents[d].value = piece[d];
     chunk[d] = std::max<std::int64_t>(chunk[d], 1);
+    if (d == axis) continue;
+    spec.extents[d].value = piece[d];
+    row *= chunk[d];
   }
-  std::int64_t row = static_cast<std::int64_t>(output.spec.dtype.size);
-  for (std::size_t d = 0; d < chunk.size(); ++d)
-    if (d != axis) row *= chunk[d];
-  chunk[axis] = std::min(chunk[axis], std::max<std::int64_t>(1, kLargestCompactChunk / std::max<std::int64_t>(row, 1)));
+  spec.extents[axis] = {most, std::max(spec.extents[axis].trust, Trust::bound)};
+  chunk[axis] = std::min(chunk[axis], std::max<std::int64_t>(1, kLargestCompactChunk / row));
   if (const auto fact = draft.facts.shapes.find(name); fact != draft.facts.shapes.end())
     spec = ArraySpec(spec.dtype, fact->second);
   step.specs.push_back(std::move(spec));
@@ -98,6 +106,10 @@ void settle_ragged(Draft& draft, PlannedStep& step, std::size_t k) {
 }
 
 }  // namespace
+
+std::string PlannedStep::value_name(std::size_t output) const {
+  return !kernel || kernel->outputs().size() == 1 ? name : name + "." + kernel->outputs()[output].name;
+}
 
 void choose_blocks(Draft& draft) {
   for (PlannedStep& step : draft.steps) {
@@ -110,11 +122,11 @@ void choose_blocks(Draft& draft) {
     rebind(draft, step);
     step.block = block_of(draft, step);
     for (std::size_t k = 0; k < step.kernel->outputs().size(); ++k) {
-      const OutputSpec& output = step.kernel->outputs()[k];
-      if (output.ragged_axis) {
+      if (step.kernel->outputs()[k].ragged_axis) {
         settle_ragged(draft, step, k);
         continue;
       }
+      const OutputSpec& output = step.kernel->outputs()[k];
       step.specs.push_back(output.spec);
       step.chunks.push_back(clipped(step.kernel->output_extents(k, step.block), output.spec.max_shape()));
     }

@@ -31,12 +31,17 @@ bool cheap(const PlannedStep& consumer, std::size_t input, const ArraySpec& prod
 }  // namespace
 
 void fuse(Draft& draft, const std::set<std::string>& apart) {
+  const Plan* earlier = draft.request->earlier.get();
+  const auto fused_earlier = [&](const PlannedStep& producer) {
+    return !earlier || earlier->stage_index(producer.name) < 0;
+  };
   for (const PlannedStep& consumer : draft.steps) {
-    if (!consumer.kernel || !consumer.needed || consumer.kernel->outputs().empty()) continue;
+    if (!consumer.kernel || !consumer.needed || consumer.kernel->identity_map()) continue;
     for (std::size_t k = 0; k < consumer.inputs.size(); ++k) {
       const Value& value = consumer.inputs[k];
       const PlannedStep& producer = draft.steps[value.step];
-      if (may_be_inlined(producer) && !apart.contains(producer.name) && cheap(consumer, k, producer.specs[0]))
+      if (may_be_inlined(producer) && !apart.contains(producer.name) && fused_earlier(producer) &&
+          cheap(consumer, k, producer.specs[0]))
         draft.inlined.insert(value.step);
     }
   }

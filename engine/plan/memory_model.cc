@@ -10,7 +10,8 @@
 
 namespace cuboid {
 
-int tasks_at_once(std::uint64_t budget, const Baselines& baselines, std::uint64_t projected, bool isolated, int workers) {
+int tasks_at_once(std::uint64_t budget, const Baselines& baselines, std::uint64_t projected, bool isolated,
+                  int workers) {
   const std::uint64_t each = projected + (isolated ? baselines.worker : 0);
   if (budget < baselines.coordinator || each > budget - baselines.coordinator) return 0;
   const std::uint64_t fit = each == 0 ? std::numeric_limits<int>::max() : (budget - baselines.coordinator) / each;

@@ -11,7 +11,8 @@ struct Baselines {
 };
 
 // The largest number of tasks at once, at most `workers`; 0 where not even one fits.
-int tasks_at_once(std::uint64_t budget, const Baselines& baselines, std::uint64_t projected, bool isolated, int workers);
+int tasks_at_once(std::uint64_t budget, const Baselines& baselines, std::uint64_t projected, bool isolated,
+                  int workers);
 // The smallest budget in which one such task runs.
 std::uint64_t smallest_budget(const Baselines& baselines, std::uint64_t projected, bool isolated);
 // 80 % of what this machine (and this process's cgroup) has available: the default budget.

@@ -24,12 +24,15 @@ struct PlannedStep {
   std::string name;
   std::shared_ptr<const Kernel> kernel;  // null for an input array
   std::vector<Value> inputs;
-  std::vector<ArraySpec> specs;          // of its outputs, as the plan knows them
-  Shape block;                           // of the kernel's domain
-  std::vector<Shape> chunks;             // per output: what other steps get it in
-  int uses = 0;                          // by other steps and as a result
-  bool needed = false;                   // some output of the plan needs it
-  bool is_output = false;                // is stored for the user
+  std::vector<ArraySpec> specs;  // of its outputs, as the plan knows them
+  Shape block;                   // of the kernel's domain
+  std::vector<Shape> chunks;     // per output: what other steps get it in
+  int uses = 0;                  // by other steps and as a result
+  bool needed = false;           // some output of the plan needs it
+  bool is_output = false;        // is stored for the user
+
+  // "smooth"; "unique.values" where there are several outputs.
+  std::string value_name(std::size_t output) const;
 };
 
 struct Draft {
@@ -38,19 +41,19 @@ struct Draft {
   Facts facts;
   Baselines baselines;
   std::vector<PlannedStep> steps;
-  std::map<const Node*, int> index;      // of steps
-  std::set<int> inlined;                 // steps that are computed inside their consumer
+  std::map<const Node*, int> index;  // of steps
+  std::set<int> inlined;             // steps that are computed inside their consumer
   Plan plan;
-  std::map<Value, int> arrays;           // where a value is stored: index into plan.arrays
+  std::map<Value, int> arrays;  // where a value is stored: index into plan.arrays
 };
 
 // The steps of the expression in topological order, named. Throws Error{invalid} for two steps of one name.
 void gather(Draft& draft);
-// Binds kernels to the extents that are known now, and chooses every step's block: its own `chunks`, else what suits its
-// inputs. Depends neither on memory nor on a grown bound.
+// Binds kernels to the extents that are known now, and chooses every step's block: its own `chunks`, else what suits
+// its inputs. Depends neither on memory nor on a grown bound.
 void choose_blocks(Draft& draft);
-// Which steps are computed inside their only consumer, without recomputing much and never across a foreign function that
-// several steps need. `apart`: steps that must stay apart since the fused stage did not fit.
+// Which steps are computed inside their only consumer, without recomputing much and never across a foreign function
+// that several steps need. `apart`: steps that must stay apart since the fused stage did not fit.
 void fuse(Draft& draft, const std::set<std::string>& apart);
 // Stages, arrays and task programs: maps, reduction trees, pieces and their compaction, rechunks, outputs.
 void lower(Draft& draft);
@@ -88,17 +91,23 @@ class PlanIo final : public IoMemory {
   const Plan& plan_;
 };
 
+// The kernel of such a program: the identity, known to plans alone.
+std::shared_ptr<const Kernel> make_move_kernel(const ArraySpec& spec);
+inline constexpr const char* kMoveFunction = "rechunk";
+
 // The task program of a map or reduction stage. Buffers' extents follow `block` (the task's), so that a hint can try
 // other blocks: build it again with those.
 struct ProgramRequest {
-  int root = -1;                            // step
-  Shape block;                              // of one task
-  Shape loop_block;                         // of a reduction's inner blocks
-  bool merges = false;                      // root merges partial results ...
-  std::vector<int> partial_inputs;          // ... from these arrays, one per state
-  std::vector<int> targets;                 // arrays to write: per output of the root; or per state where `partial`
-  bool partial = false;                     // the root's states are written instead of its result
+  int root = -1;                    // step
+  Shape block;                      // of one task
+  Shape loop_block;                 // of a reduction's inner blocks
+  bool merges = false;              // root merges partial results ...
+  std::vector<int> partial_inputs;  // ... from these arrays, one per state
+  std::vector<int> targets;         // arrays to write: per output of the root; or per state where `partial`
+  bool partial = false;             // the root's states are written instead of its result
 };
 TaskProgram build_program(const Draft& draft, const ProgramRequest& request);
+// Elements that stay what they are: `block` of one array, or of a ragged array's pieces, becomes chunks of another.
+TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, bool gathers);
 
 }  // namespace cuboid::passes

@@ -26,52 +26,52 @@ struct PlanArray {
     pieces,        // results of data-dependent extent, one object a block, in the run directory
     output         // what the user asked for
   };
-  std::string name;                 // "smooth", "sources.pieces", "unique.values"
+  std::string name;  // "smooth", "sources.pieces", "unique.values"
   Role role = Role::intermediate;
   ArraySpec spec;
-  Shape chunks;                     // what is written as a whole; of pieces: the bound of one piece
-  int producer = -1;                // stage, or -1 for a source
-  std::optional<ZarrArray> zarr;    // all roles but pieces
-  std::string location;             // folder or URL of the array; of pieces: their folder
-  std::size_t ragged_axis = 0;      // of pieces
-  bool overwrite = false;           // of an output
+  Shape chunks;                   // what is written as a whole; of pieces: the bound of one piece
+  int producer = -1;              // stage, or -1 for a source
+  std::optional<ZarrArray> zarr;  // all roles but pieces
+  std::string location;           // folder or URL of the array; of pieces: their folder
+  std::size_t ragged_axis = 0;    // of pieces
+  bool overwrite = false;         // of an output
 };
 
 struct StageNumbers {
-  std::int64_t tasks = 0;           // an upper bound until facts arrive
-  std::uint64_t projected = 0;      // bytes of one task
-  int concurrency = 1;              // tasks at once within the budget
+  std::int64_t tasks = 0;                           // an upper bound until facts arrive
+  std::uint64_t projected = 0;                      // bytes of one task
+  int concurrency = 1;                              // tasks at once within the budget
   std::uint64_t bytes_read = 0, bytes_written = 0;  // decoded, of the requested boxes
 };
 
 struct Stage {
-  std::string name;                 // of its last step, or "STEP.rechunk", "STEP.partial", "STEP.compact"
-  std::string function;             // of its last step: "mean", "sky.sources/1"
-  std::vector<std::string> steps;   // fused steps, first to last
+  std::string name;                // of its last step, or "STEP.rechunk", "STEP.partial", "STEP.compact"
+  std::string function;            // of its last step: "mean", "sky.sources/1"
+  std::vector<std::string> steps;  // fused steps, first to last
   Confidence confidence = Confidence::exact;
-  bool approximate = false;         // rests on an extent that was guessed upstream: shown with "~"
-  Grid grid;                        // over the root's domain: one task a block
+  bool approximate = false;  // rests on an extent that was guessed upstream: shown with "~"
+  Grid grid;                 // over the root's domain: one task a block
   TaskProgram program;
-  std::vector<int> inputs, outputs; // arrays
+  std::vector<int> inputs, outputs;  // arrays
   Projection projection;
   StageNumbers numbers;
-  bool isolated = false;            // tasks run in worker processes
-  StepOptions options;              // of the step that may exceed its estimate
-  bool compacts = false;            // gathers pieces: its extents are known once its input is complete
+  bool isolated = false;  // tasks run in worker processes
+  StepOptions options;    // of the step that may exceed its estimate
+  bool compacts = false;  // gathers pieces: its extents are known once its input is complete
 };
 
 struct Refusal {
-  std::string resource;             // "memory" | "disk"
+  std::string resource;  // "memory" | "disk"
   std::optional<std::string> stage;
   std::uint64_t projected = 0, budget = 0;  // bytes
-  std::string hint;                 // what would fit
+  std::string hint;                         // what would fit
 };
 
 struct PlanOptions {
-  std::uint64_t budget = 0;         // bytes this run may use on this machine
-  int workers = 1;                  // tasks at once, at most
-  std::string run_dir;              // where intermediates and pieces live
-  bool keep = false;                // keep intermediates
+  std::uint64_t budget = 0;  // bytes this run may use on this machine
+  int workers = 1;           // tasks at once, at most
+  std::string run_dir;       // where intermediates and pieces live
+  bool keep = false;         // keep intermediates
   bool durable = false;
   std::vector<std::string> own_outputs;  // paths of outputs that this run directory made: may exist
 };
@@ -79,7 +79,7 @@ struct PlanOptions {
 struct Plan {
   PlanOptions options;
   std::vector<PlanArray> arrays;
-  std::vector<Stage> stages;        // in an order in which they may run
+  std::vector<Stage> stages;  // in an order in which they may run
   std::uint64_t bytes_read = 0, bytes_written = 0, disk_peak = 0;
   std::int64_t tasks = 0;
   std::optional<Refusal> refused;
@@ -90,27 +90,27 @@ struct Plan {
 
 struct OutputRequest {
   Array array;
-  std::string path;                 // folder or URL of the Zarr array to write
-  std::optional<Shape> chunks;      // default: those of the step's blocks
+  std::string path;             // folder or URL of the Zarr array to write
+  std::optional<Shape> chunks;  // default: those of the step's blocks
   std::optional<Shape> shards;
   int zarr_format = 3;
-  std::string codecs = "blosc-lz4"; // a name or a JSON list
+  std::string codecs = "blosc-lz4";  // a name or a JSON list
   bool overwrite = false;
-  std::string attributes;           // a JSON object, or "" for none; engine provenance is added
+  std::string attributes;  // a JSON object, or "" for none; engine provenance is added
   // array copy: everything not stated above is taken from here.
   std::optional<ArrayMetadata> like;
 };
 struct PlanRequest {
   std::vector<OutputRequest> outputs;
-  std::vector<Array> unused;        // checked, not run
+  std::vector<Array> unused;  // checked, not run
   PlanOptions options;
   // The plan that fixed this run directory's shape (fusion, blocks of rechunk stages): followed where it fits.
   std::shared_ptr<const Plan> earlier;
 };
 // What running taught, all of it journaled: replaces what was bounded or guessed.
 struct Facts {
-  std::map<std::string, Shape> shapes;          // of arrays of data-dependent extent once complete, by name ("sources")
-  std::map<std::string, std::int64_t> bounds;   // grown bounds of a guessed ragged extent of one block, likewise by name
+  std::map<std::string, Shape> shapes;         // of arrays of data-dependent extent once complete, by name ("sources")
+  std::map<std::string, std::int64_t> bounds;  // grown bounds of a guessed ragged extent of one block, likewise by name
 };
 using Resolvers = std::vector<const KernelResolver*>;
 

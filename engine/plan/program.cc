@@ -18,8 +18,6 @@ class Builder {
     add_op(request_.root, -1, 0, request_.loop_block.empty() ? request_.block : request_.loop_block, request_.merges);
     if (root.kernel->reduction())
       reduction();
-    else if (root.kernel->identity_map())
-      move();
     else
       map();
     return std::move(program_);
@@ -39,7 +37,9 @@ class Builder {
     program_.buffers.push_back({operand, op, index, dtype, std::move(extents)});
     return static_cast<int>(program_.buffers.size()) - 1;
   }
-  void emit(Step::What what, int buffer, int array = -1) { program_.steps.push_back({what, buffer, array, -1, Phase::map, {}, {}}); }
+  void emit(Step::What what, int buffer, int array = -1) {
+    program_.steps.push_back({what, buffer, array, -1, Phase::map, {}, {}});
+  }
   void call(int op, Phase phase, std::vector<int> in, std::vector<int> out) {
     program_.steps.push_back({Step::What::call, -1, -1, op, phase, std::move(in), std::move(out)});
   }
@@ -115,13 +115,6 @@ class Builder {
     write_outputs(out);
   }
 
-  // The elements stay what they are: read (or compute) and write.
-  void move() {
-    const int buffer = operand(0, 0);
-    emit(Step::What::write, buffer, request_.targets[0]);
-    emit(Step::What::release, buffer);
-  }
-
   std::vector<int> acquire_states(Shape extents) {
     const ReductionForm& form = *program_.ops[0].kernel->reduction();
     for (std::size_t axis : form.axes) extents[axis] = 1;
@@ -169,5 +162,19 @@ class Builder {
 }  // namespace
 
 TaskProgram build_program(const Draft& draft, const ProgramRequest& request) { return Builder(draft, request).build(); }
+
+TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, bool gathers) {
+  TaskProgram program;
+  program.ops.push_back({make_move_kernel(spec), -1, 0, false});
+  program.buffers.push_back({BufferDecl::Operand::input, 0, 0, spec.dtype, block});
+  const auto emit = [&](Step::What what, int array) {
+    program.steps.push_back({what, 0, array, -1, Phase::map, {}, {}});
+  };
+  emit(Step::What::acquire, -1);
+  emit(gathers ? Step::What::gather : Step::What::read, from);
+  emit(Step::What::write, to);
+  emit(Step::What::release, -1);
+  return program;
+}
 
 }  // namespace cuboid::passes

@@ -1,6 +1,6 @@
-// Rechunking in bounded memory. A task reads a block and writes the target chunks in it; blocks that cut source chunks read
-// them several times. Larger blocks cut fewer; where memory does not allow them, two passes through chunks in between move
-// fewer bytes (as in the rechunker library: https://rechunker.readthedocs.io/en/latest/algorithm.html).
+// Rechunking in bounded memory. A task reads a block and writes the target chunks in it; blocks that cut source chunks
+// read them several times. Larger blocks cut fewer; where memory does not allow them, two passes through chunks in
+// between move fewer bytes (as in the rechunker library: https://rechunker.readthedocs.io/en/latest/algorithm.html).
 #include <algorithm>
 #include <cmath>
 
@@ -33,8 +33,8 @@ std::uint64_t bytes_of(const Shape& block, std::size_t item) {
   return bytes;
 }
 
-// Larger extents of a block along one axis that are worth a look: twice as large, up to the next border of `toward`, and
-// as large as the room allows. All are multiples of the unit, or the whole axis.
+// Larger extents of a block along one axis that are worth a look: twice as large, up to the next border of `toward`,
+// and as large as the room allows. All are multiples of the unit, or the whole axis.
 std::vector<std::int64_t> larger_extents(std::int64_t extent, std::int64_t toward, std::int64_t unit, std::int64_t now,
                                          std::uint64_t room, std::uint64_t bytes_now) {
   const std::int64_t border = round_up((now / toward + 1) * toward, unit);
@@ -42,7 +42,8 @@ std::vector<std::int64_t> larger_extents(std::int64_t extent, std::int64_t towar
   std::vector<std::int64_t> found;
   for (std::int64_t wanted : {std::min(2 * now, border), border, std::min(fit, border)}) {
     wanted = std::min(round_up(wanted, unit), extent);
-    if (wanted > now && static_cast<double>(wanted) * static_cast<double>(bytes_now) / static_cast<double>(now) <= static_cast<double>(room))
+    if (wanted > now && static_cast<double>(wanted) * static_cast<double>(bytes_now) / static_cast<double>(now) <=
+                            static_cast<double>(room))
       found.push_back(wanted);
   }
   return found;
@@ -91,7 +92,8 @@ RechunkPlan plan_rechunk(const Shape& shape, const Shape& source_chunks, const S
   const Shape first = grow(shape, plan.block, source_chunks, item, room);
   Shape between(shape.size());
   for (std::size_t axis = 0; axis < shape.size(); ++axis) between[axis] = std::min(first[axis], plan.block[axis]);
-  const double two = read_amplification(shape, source_chunks, first) + read_amplification(shape, between, plan.block) + 1;
+  const double two =
+      read_amplification(shape, source_chunks, first) + read_amplification(shape, between, plan.block) + 1;
   // The first pass writes whole chunks of `between`, so its blocks must be multiples of them.
   for (std::size_t axis = 0; axis < shape.size(); ++axis)
     if (first[axis] % between[axis] != 0 && first[axis] < shape[axis]) return plan;

@@ -4,8 +4,8 @@
 namespace cuboid::passes {
 
 namespace {
-// Tasks that the first level should have at least, so that cores have work; and blocks that one task streams at most, so
-// that little is lost with it.
+// Tasks that the first level should have at least, so that cores have work; and blocks that one task streams at most,
+// so that little is lost with it.
 constexpr std::int64_t kTasksWanted = 32;
 constexpr std::int64_t kMostStreamed = 64;
 }  // namespace

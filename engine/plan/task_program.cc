@@ -59,8 +59,7 @@ Box buffer_box(const TaskProgram& program, int buffer, const Box& root_box, cons
 
 Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io) {
   const std::vector<Shape> outer = op_extents(program, block);
-  const std::vector<Shape> inner =
-      program.loop_block.empty() ? outer : op_extents(program, program.loop_block);
+  const std::vector<Shape> inner = program.loop_block.empty() ? outer : op_extents(program, program.loop_block);
   bool looping = false;
   std::uint64_t held = 0;
   Projection result;
@@ -68,17 +67,32 @@ Projection project(const TaskProgram& program, const Shape& block, const IoMemor
   for (const Step& step : program.steps) {
     const BufferDecl* buffer = step.buffer < 0 ? nullptr : &program.buffers[step.buffer];
     switch (step.what) {
-      case Step::What::acquire: held += pooled(*buffer), touch(0); break;
-      case Step::What::release: held -= pooled(*buffer); break;
-      case Step::What::read: touch(io.read(step.array, *buffer)); break;
-      case Step::What::gather: touch(io.gather(step.array, *buffer)); break;
-      case Step::What::write: touch(io.write(step.array, *buffer)); break;
-      case Step::What::write_piece: touch(io.write_piece(step.array, *buffer)); break;
-      case Step::What::loop_begin: looping = true; break;
-      case Step::What::loop_end: looping = false; break;
+      case Step::What::acquire:
+        held += pooled(*buffer), touch(0);
+        break;
+      case Step::What::release:
+        held -= pooled(*buffer);
+        break;
+      case Step::What::read:
+        touch(io.read(step.array, *buffer));
+        break;
+      case Step::What::gather:
+        touch(io.gather(step.array, *buffer));
+        break;
+      case Step::What::write:
+        touch(io.write(step.array, *buffer));
+        break;
+      case Step::What::write_piece:
+        touch(io.write_piece(step.array, *buffer));
+        break;
+      case Step::What::loop_begin:
+        looping = true;
+        break;
+      case Step::What::loop_end:
+        looping = false;
+        break;
       case Step::What::call: {
-        const CallMemory memory =
-            program.ops[step.op].kernel->memory(step.phase, (looping ? inner : outer)[step.op]);
+        const CallMemory memory = program.ops[step.op].kernel->memory(step.phase, (looping ? inner : outer)[step.op]);
         touch(memory.sure);
         if (memory.uncertain > 0 || memory.unknown) {
           result.around_call = std::max(result.around_call, held + memory.sure);

@@ -1,7 +1,7 @@
-// The central idea of Cuboid: a stage is a short straight-line list of steps over named buffers, and that one list is read
-// twice. On sizes (project(), here) it gives the peak memory of a task before anything runs. On bytes (run_task(), in
-// engine/run/task.h) it does the work, acquiring the same buffers from an account whose limit is that peak. There is no
-// second formula to drift from the truth.
+// The central idea of Cuboid: a stage is a short straight-line list of steps over named buffers, and that one list is
+// read twice. On sizes (project(), here) it gives the peak memory of a task before anything runs. On bytes (run_task(),
+// in engine/run/task.h) it does the work, acquiring the same buffers from an account whose limit is that peak. There is
+// no second formula to drift from the truth.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -31,19 +31,19 @@ struct BufferDecl {
   int op = 0;
   std::size_t index = 0;  // which input, output or state
   DType dtype;
-  Shape extents;          // at most
+  Shape extents;  // at most
 };
 
 struct Step {
   enum class What : std::uint8_t {
-    acquire,     // buffer
-    read,        // array -> buffer (acquired before)
-    gather,      // pieces -> buffer: what the buffer's box meets of the pieces of a ragged array
-    call,        // op's kernel, phase, in -> out
-    write,       // buffer -> chunks of array
-    write_piece, // buffer, as trimmed by the call that filled it -> one object of a ragged array
-    release,     // buffer
-    loop_begin,  // repeat up to the matching loop_end for each inner block of the task's block, in C order
+    acquire,      // buffer
+    read,         // array -> buffer (acquired before)
+    gather,       // pieces -> buffer: what the buffer's box meets of the pieces of a ragged array
+    call,         // op's kernel, phase, in -> out
+    write,        // buffer -> chunks of array
+    write_piece,  // buffer, as trimmed by the call that filled it -> one object of a ragged array
+    release,      // buffer
+    loop_begin,   // repeat up to the matching loop_end for each inner block of the task's block, in C order
     loop_end,
   };
   What what = What::acquire;
@@ -66,7 +66,8 @@ struct TaskProgram {
 Box buffer_box(const TaskProgram& program, int buffer, const Box& root_box, const Shape& task_block_extents);
 // The domain boxes of all ops at once, by op; and a buffer's box from them (what an executor uses: linear in ops).
 std::vector<Box> op_boxes(const TaskProgram& program, const Box& root_box);
-Box buffer_box(const TaskProgram& program, int buffer, const std::vector<Box>& op_boxes, const Shape& task_block_extents);
+Box buffer_box(const TaskProgram& program, int buffer, const std::vector<Box>& op_boxes,
+               const Shape& task_block_extents);
 
 // What one step takes from storage beside its buffer; supplied by the plan, which knows the arrays.
 class IoMemory {
@@ -80,11 +81,11 @@ class IoMemory {
 
 // The program read on sizes. Bytes, in the pool's size classes.
 struct Projection {
-  std::uint64_t peak = 0;           // with the declared uncertain bytes: projected(task)
-  std::uint64_t sure = 0;           // what the task takes with no uncertain bytes at all
-  std::uint64_t around_call = 0;    // sure bytes at the uncertain call: peak = max(sure, around_call + uncertain)
-  std::uint64_t uncertain = 0;      // declared by the estimate that escalation may raise
-  std::uint64_t outside = 0;        // of a call, bypassing host services
+  std::uint64_t peak = 0;         // with the declared uncertain bytes: projected(task)
+  std::uint64_t sure = 0;         // what the task takes with no uncertain bytes at all
+  std::uint64_t around_call = 0;  // sure bytes at the uncertain call: peak = max(sure, around_call + uncertain)
+  std::uint64_t uncertain = 0;    // declared by the estimate that escalation may raise
+  std::uint64_t outside = 0;      // of a call, bypassing host services
   bool unknown = false;
 
   // The projection with other uncertain bytes.
