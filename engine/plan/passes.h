@@ -8,6 +8,7 @@
 
 #include "engine/plan/memory_model.h"
 #include "engine/plan/plan.h"
+#include "storage/error.h"
 
 namespace cuboid::passes {
 
@@ -98,13 +99,13 @@ inline constexpr const char* kMoveFunction = "rechunk";
 // The task program of a map or reduction stage. Buffers' extents follow `block` (the task's), so that a hint can try
 // other blocks: build it again with those.
 struct ProgramRequest {
-  int root = -1;                    // step
-  Shape block;                      // of one task
-  Shape loop_block;                 // of a reduction's inner blocks
-  bool merges = false;              // root merges partial results ...
-  std::vector<int> partial_inputs;  // ... from these arrays, one per state
-  std::vector<int> targets;         // arrays to write: per output of the root; or per state where `partial`
-  bool partial = false;             // the root's states are written instead of its result
+  int root = -1;                         // step
+  Shape block;                           // of one task
+  Shape loop_block = {};                 // of a reduction's inner blocks
+  bool merges = false;                   // root merges partial results ...
+  std::vector<int> partial_inputs = {};  // ... from these arrays, one per state
+  std::vector<int> targets = {};         // arrays to write: per output of the root; or per state where `partial`
+  bool partial = false;                  // the root's states are written instead of its result
 };
 TaskProgram build_program(const Draft& draft, const ProgramRequest& request);
 // Elements that stay what they are: `block` of one array, or of a ragged array's pieces, becomes chunks of another.

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "storage/crc32c.h"
+
 namespace cuboid {
 
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "storage/buffer.h"
+#include "storage/error.h"
 #include "storage/store.h"
 #include "storage/types.h"
 #include "storage/zarr.h"

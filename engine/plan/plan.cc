@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/plan/plan_json.h"
+#include "storage/error.h"
 
 namespace cuboid {
 

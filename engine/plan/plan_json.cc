@@ -5,6 +5,7 @@
 
 #include "engine/plan/passes.h"
 #include "engine/plan/plan.h"
+#include "storage/error.h"
 
 namespace cuboid {
 
