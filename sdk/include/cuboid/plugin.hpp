@@ -160,7 +160,7 @@ class Formula {
         a *= unary();
       } else if (scan_.eat("/")) {
         const double b = unary();
-        a = evaluate_ && b != 0 ? a / b : kNaN;
+        a = !evaluate_ ? 0 : b != 0 ? a / b : kNaN;
       } else {
         return a;
       }
