@@ -97,12 +97,18 @@ class Pool {
         return data;
       }
     }
+    const std::size_t held = held_bytes_.fetch_add(class_size, std::memory_order_relaxed) + class_size;
+    const std::size_t limit = held_limit_.load(std::memory_order_relaxed);
+    if (held > limit) {
+      const std::size_t free = free_bytes();
+      trim(free - std::min(free, held - limit));
+    }
     std::byte* data = map(class_size);
     if (!data) {
       trim(0);
       data = map(class_size);
     }
-    if (data) held_bytes_.fetch_add(class_size, std::memory_order_relaxed);
+    if (!data) held_bytes_.fetch_sub(class_size, std::memory_order_relaxed);
     return data;
   }
 
@@ -137,6 +143,13 @@ class Pool {
     trim(bytes);
   }
 
+  void set_held_limit(std::size_t bytes) {
+    held_limit_.store(bytes, std::memory_order_relaxed);
+    const std::size_t free = free_bytes();
+    const std::size_t held = held_bytes();
+    if (held > bytes) trim(free - std::min(free, held - bytes));
+  }
+
   std::size_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
   std::size_t held_bytes() const { return held_bytes_.load(std::memory_order_relaxed); }
 
@@ -165,7 +178,7 @@ class Pool {
   }
 
   std::array<FreeList, kClasses> lists_;
-  std::atomic<std::size_t> free_bytes_{0}, held_bytes_{0}, keep_limit_{SIZE_MAX};
+  std::atomic<std::size_t> free_bytes_{0}, held_bytes_{0}, keep_limit_{SIZE_MAX}, held_limit_{SIZE_MAX};
 };
 
 // Never destroyed: buffers in static objects may outlive any order of destruction.
@@ -272,6 +285,7 @@ std::size_t free_bytes() { return the_pool().free_bytes(); }
 std::size_t held_bytes() { return the_pool().held_bytes(); }
 void trim(std::size_t keep_at_most) { the_pool().trim(keep_at_most); }
 void set_keep_limit(std::size_t bytes) { the_pool().set_keep_limit(bytes); }
+void set_held_limit(std::size_t bytes) { the_pool().set_held_limit(bytes); }
 }  // namespace pool
 
 }  // namespace cuboid

@@ -102,6 +102,9 @@ std::size_t free_bytes();                 // kept, not in use: counted against t
 std::size_t held_bytes();                 // in use and free
 void trim(std::size_t keep_at_most = 0);  // unmaps free buffers, largest first, until at most this many bytes are kept
 void set_keep_limit(std::size_t bytes);   // free bytes beyond this are unmapped at once; default: no limit
+// Free buffers are unmapped before a new mapping would take held_bytes() above this: what a process holds then stays
+// within what its accounts allow, whatever classes earlier buffers were of. Default: no limit.
+void set_held_limit(std::size_t bytes);
 }  // namespace pool
 
 }  // namespace cuboid

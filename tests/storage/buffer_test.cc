@@ -118,6 +118,7 @@ class PoolTest : public testing::Test {
   void SetUp() override { pool::trim(); }
   void TearDown() override {
     pool::set_keep_limit(SIZE_MAX);
+    pool::set_held_limit(SIZE_MAX);
     pool::trim();
   }
 };
@@ -156,6 +157,20 @@ TEST_F(PoolTest, keep_limit_unmaps_the_excess_at_once) {
   b.release();
   EXPECT_EQ(pool::free_bytes(), 1u << 20);
   pool::set_keep_limit(0);
+  EXPECT_EQ(pool::free_bytes(), 0u);
+}
+
+TEST_F(PoolTest, held_limit_makes_room_for_another_class) {
+  MemoryAccount account;
+  pool::set_held_limit(pool::held_bytes() + (4u << 20));
+  Buffer a = account.acquire(3u << 20);
+  a.release();
+  Buffer b = account.acquire(1u << 20);  // fits beside the free one
+  EXPECT_EQ(pool::free_bytes(), 3u << 20);
+  Buffer c = account.acquire(2u << 20);  // does not
+  EXPECT_EQ(pool::free_bytes(), 0u);
+  c.release();
+  pool::set_held_limit(pool::held_bytes() - 1);
   EXPECT_EQ(pool::free_bytes(), 0u);
 }
 
