@@ -40,12 +40,30 @@ struct WrittenChunk {
 struct TaskResult {
   std::vector<WrittenChunk> written;
   std::uint64_t account_peak = 0;      // bytes, as the account saw them
-  std::uint64_t call_peak = 0;         // bytes that the uncertain call took through host services
+  std::uint64_t call_peak = 0;         // bytes that the uncertain call took beside its sure ones
+};
+
+// What surrounds a running task: is told of calls, and may give them more memory.
+class TaskMonitor : public CallMonitor {
+ public:
+  struct Call {
+    const Kernel& kernel;
+    MemoryAccount& memory;     // the call's own, limited to declared.sure + allowance; may be given an OnExceed here
+    CallMemory declared;
+    std::uint64_t allowance;   // uncertain bytes; 0 where nothing is estimated
+    bool estimated;            // a number of this call is somebody's estimate (or the code is not ours)
+  };
+  // Before and after each kernel call, on the task's thread. call_ends() returns the bytes that the call took beside
+  // its account at most.
+  virtual void call_begins(const Call&) {}
+  virtual std::uint64_t call_ends() { return 0; }
 };
 
 // Acquires everything from `account`. Throws Error with context "stage" and "block"; the chunks written before a failure
-// are whole and will be written again with the same bytes. `pieces`: by array index, for gather steps.
-TaskResult run_task(const Plan& plan, const TaskOrder& order, MemoryAccount& account, CallMonitor& monitor,
+// are whole and will be written again with the same bytes. Where an estimated call was refused memory the context says
+// "evidence" (a name of Evidence) and "needed" (uncertain bytes). `pieces`: by array index, for gather steps; offsets
+// need not begin at 0 where the list is a part.
+TaskResult run_task(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor,
                     const std::map<int, PieceList>& pieces = {});
 
 }  // namespace cuboid
