@@ -8,6 +8,8 @@ import sys
 
 SOURCES = (".h", ".hpp", ".c", ".cc", ".cpp")
 MAX_LINES = 800
+# Longer on purpose, with its own limit.
+LONGER = {"sdk/include/cuboid/plugin.hpp": 1800}  # one file to copy is what plugin authors are promised
 FORBIDDEN_FOLDERS = {"util", "utils", "common", "internal", "misc", "helpers"}
 
 STORAGE, EXPR, PLAN, RUN, PLUGIN = "storage/", "engine/expr/", "engine/plan/", "engine/run/", "engine/plugin/"
@@ -77,8 +79,9 @@ def findings(root, paths):
         if path.endswith(SOURCES + (".py",)):
             text = (root / path).read_text(encoding="utf-8")
             lines = text.count("\n")
-            if lines > MAX_LINES:
-                yield f"{path}: {lines} lines, at most {MAX_LINES}: split it by idea"
+            most = LONGER.get(path, MAX_LINES)
+            if lines > most:
+                yield f"{path}: {lines} lines, at most {most}: split it by idea"
             if path.endswith(SOURCES):
                 yield from include_findings(root, path, text)
                 name = path.rsplit("/", 1)[-1]
