@@ -1,0 +1,106 @@
+#include "engine/expr/builtin.h"
+
+#include <algorithm>
+#include <map>
+
+#include "storage/error.h"
+
+namespace cuboid {
+namespace {
+
+class BuiltinResolver final : public KernelResolver {
+ public:
+  BuiltinResolver() {
+    for (auto family : {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins})
+      for (BuiltinFunction& function : family()) {
+        const std::string name = function.doc.name;
+        functions_.emplace(name, std::move(function));
+      }
+  }
+
+  std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const override {
+    const auto found = functions_.find(spec.function);
+    return found == functions_.end() ? nullptr : found->second.make(spec);
+  }
+
+  std::vector<FunctionDoc> functions() const override {
+    std::vector<FunctionDoc> docs;
+    for (const auto& [name, function] : functions_) docs.push_back(function.doc);
+    return docs;
+  }
+
+ private:
+  std::map<std::string, BuiltinFunction> functions_;
+};
+
+// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+const KernelResolver& builtin_kernels() {
+  static const BuiltinResolver resolver;
+  return resolver;
+}
+
+std::shared_ptr<const Kernel> resolve_kernel(const std::vector<const KernelResolver*>& resolvers,
+                                             const KernelSpec& spec) {
+  for (const KernelResolver* resolver : resolvers)
+    if (auto kernel = resolver->resolve(spec)) return kernel;
+  std::vector<std::string> names;
+  for (const KernelResolver* resolver : resolvers)
+    for (const FunctionDoc& doc : resolver->functions()) names.push_back(doc.name);
+  std::string message = "no function is called \"" + spec.function + "\"";
+  if (const auto near = nearest_name(spec.function, names)) message += ", did you mean \"" + *near + "\"?";
+  throw Error(ErrorKind::invalid, message + " (`cuboid functions` lists them all)", {{"function", spec.function}});
+}
+
+std::optional<std::string> nearest_name(const std::string& word, const std::vector<std::string>& candidates) {
+  // Words longer than any name are no typing errors, and comparing them would take long.
+  constexpr std::size_t kLongest = 100;
+  if (word.empty() || word.size() > kLongest) return std::nullopt;
+  const std::size_t most = std::max<std::size_t>(1, word.size() / 3);
+  std::optional<std::string> nearest;
+  std::size_t least = most + 1;
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() > kLongest) continue;
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = candidate;
+  }
+  return nearest;
+}
+
+Shape default_block(const Shape& shape, std::size_t item_size, const std::vector<bool>& fixed) {
+  constexpr double kMost = 8 << 20;
+  Shape block = shape;
+  for (std::int64_t& extent : block) extent = std::max<std::int64_t>(extent, 1);
+  for (;;) {
+    double bytes = static_cast<double>(item_size);
+    std::optional<std::size_t> longest;
+    for (std::size_t axis = 0; axis < block.size(); ++axis) {
+      bytes *= static_cast<double>(block[axis]);
+      if (!fixed.empty() && fixed[axis]) continue;
+      if (!longest || block[axis] > block[*longest]) longest = axis;
+    }
+    if (bytes <= kMost || !longest || block[*longest] == 1) return block;
+    block[*longest] = (block[*longest] + 1) / 2;
+  }
+}
+
+}  // namespace cuboid

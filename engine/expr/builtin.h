@@ -1,0 +1,35 @@
+// The table of built-in functions. A family lists its functions; a new one is an entry in its family's list.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/expr/kernel.h"
+
+namespace cuboid {
+
+struct BuiltinFunction {
+  FunctionDoc doc;
+  // Throws Error{invalid} for wrong arguments or parameters.
+  std::function<std::shared_ptr<const Kernel>(KernelSpec)> make;
+};
+
+std::vector<BuiltinFunction> elementwise_builtins();
+std::vector<BuiltinFunction> reduction_builtins();
+std::vector<BuiltinFunction> conversion_builtins();
+std::vector<BuiltinFunction> creation_builtins();
+
+// A parameter's line of documentation; no default: required.
+inline ParamDoc param(std::string name, std::string type, std::string doc,
+                      std::optional<ParamValue> default_value = std::nullopt) {
+  return {std::move(name), std::move(type), std::move(doc), std::move(default_value)};
+}
+// Null: the default of a parameter that may be left out.
+inline const ParamValue kNull = std::monostate{};
+
+// The block of at most 8 MiB that an array without chunks of its own is computed in: the longest axes are halved until
+// it fits. Axes listed in `fixed` (may be empty) keep their extents.
+Shape default_block(const Shape& shape, std::size_t item_size, const std::vector<bool>& fixed = {});
+
+}  // namespace cuboid

@@ -1,0 +1,450 @@
+"""Writes calls of array functions with NumPy's results: the truth that the built-in kernels are compared with.
+
+Usage: reference.py OUT.json OUT.bin. Deterministic (fixed seed). Where the installed NumPy is older than 2 its
+value-based casting of numbers and 0-d arrays is avoided by converting them to the promoted type first (NEP 50).
+"""
+import itertools
+import json
+import sys
+
+import numpy as np
+
+SEED = 20240601
+rng = np.random.default_rng(SEED)
+blob = bytearray()
+cases = []
+
+BOOL = ["bool"]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+INTS = SIGNED + UNSIGNED
+FLOATS = ["float32", "float64"]
+COMPLEX = ["complex64", "complex128"]
+ALL = BOOL + INTS + FLOATS + COMPLEX
+REAL = INTS + FLOATS
+
+
+def put(array):
+    """Appends an array's elements in C order; returns where."""
+    while len(blob) % 16:
+        blob.append(0)
+    at = len(blob)
+    blob.extend(np.ascontiguousarray(array).tobytes())
+    return at
+
+
+def values(dtype, shape, small=False, special=True):
+    """Random elements; integers over the whole range, floats with NaN, infinities and zeros of both signs."""
+    dtype = np.dtype(dtype)
+    if dtype == bool:
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if small:
+            return rng.integers(0 if dtype.kind == "u" else -9, 10, shape).astype(dtype)
+        out = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+        flat = out.reshape(-1)
+        for k, v in enumerate([info.min, info.max, 0, 1, 2]):
+            if special and flat.size > 10:
+                flat[k * 2] = v
+        return out
+    if dtype.kind == "c":
+        part = "float32" if dtype == np.complex64 else "float64"
+        out = np.empty(shape, dtype)
+        out.real, out.imag = values(part, shape, small, special), values(part, shape, True, False)
+        return out
+    out = rng.normal(0, 3 if small else 40, shape)
+    flat = out.reshape(-1)
+    flat[::5] = np.round(flat[::5])
+    if special and flat.size > 20:
+        flat[3], flat[5], flat[7], flat[9], flat[11], flat[13] = np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5
+    return out.astype(dtype)
+
+
+def lay_out(array, layout):
+    """The same elements in another memory layout: (elements of the base, shape, strides in elements, offset)."""
+    n = array.ndim
+    if layout == "contiguous" or n == 0:
+        return array, [s // array.itemsize for s in np.ascontiguousarray(array).strides], 0
+    if layout == "transposed":
+        base = np.ascontiguousarray(array.T)
+        view = base.T
+        return base, [s // array.itemsize for s in view.strides], 0
+    if layout == "reversed":
+        base = np.ascontiguousarray(array[(slice(None, None, -1),) * n])
+        strides = [-s // array.itemsize for s in base.strides]
+        offset = sum((e - 1) * s // array.itemsize for e, s in zip(base.shape, base.strides)) if base.size else 0
+        return base, strides, offset
+    if layout == "padded":  # every second element of a larger array
+        base = np.zeros([2 * e + 1 for e in array.shape], array.dtype)
+        window = (slice(1, None, 2),) * n
+        base[window] = array
+        view = base[window]
+        offset = sum(s // array.itemsize for s in base.strides) if array.size else 0
+        return base, [s // array.itemsize for s in view.strides], offset
+    raise ValueError(layout)
+
+
+def describe(array, layout):
+    base, strides, offset = lay_out(array, layout)
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "strides": strides, "offset": offset,
+            "at": put(base), "elements": int(base.size)}
+
+
+def case(function, args, expected, params=None, layout="contiguous", ulps=0, label=""):
+    """args: arrays, or Python numbers. expected: an array, or None where the call must be refused."""
+    entry = {"function": function, "params": params or {}, "ulps": ulps, "label": f"{function} {label} {layout}",
+             "args": [{"array": describe(a, layout)} if isinstance(a, np.ndarray) else {"scalar": a} for a in args]}
+    if expected is not None:
+        expected = np.asarray(expected)
+        entry["expected"] = {"dtype": str(expected.dtype), "shape": list(expected.shape), "at": put(expected)}
+    cases.append(entry)
+
+
+def result_type(args):
+    """NEP 50: Python numbers are weak."""
+    arrays = [a.dtype for a in args if isinstance(a, np.ndarray)]
+    dtype = np.result_type(*arrays) if arrays else None
+    for a in args:
+        if isinstance(a, np.ndarray):
+            continue
+        rank = {bool: 0, int: 1, float: 2, complex: 3}[type(a)]
+        own = [np.dtype(bool), np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.complex128)][rank]
+        if dtype is None:
+            dtype = own
+        kind = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}[dtype.kind]
+        if rank > kind:
+            dtype = np.dtype(np.complex64) if rank == 3 and dtype == np.float32 else own
+    return dtype
+
+
+def widen(a):
+    """float16, which Cuboid does not have, stands for float32."""
+    return np.dtype(np.float32) if a == np.float16 else a
+
+
+SHAPES = [((23,), (23,)), ((4, 7), (7,)), ((3, 1, 5), (4, 1)), ((), (6,)), ((0, 3), (3,)), ((2, 3), (2, 3)), ((), ())]
+LAYOUTS = ["contiguous", "transposed", "reversed", "padded"]
+
+
+def call(ufunc, args, dtype, result=None):
+    """ufunc in the given type: arrays are converted first, so that 0-d ones count as arrays."""
+    with np.errstate(all="ignore"):
+        out = ufunc(*[np.asarray(a).astype(dtype) for a in args])
+    return np.asarray(out, dtype=result) if result is not None else np.asarray(out)
+
+
+def binary(name, ufunc, types, small=False, ulps=0, pairs=None, adjust=None, promote=None):
+    pairs = pairs or [(t, t) for t in types]
+    for k, (ta, tb) in enumerate(pairs):
+        for j, (sa, sb) in enumerate(SHAPES):
+            a, b = values(ta, sa, small), values(tb, sb, small)
+            if adjust:
+                a, b = (np.asarray(x) for x in adjust(a, b))
+            dtype = (promote or result_type)([a, b])
+            case(name, [a, b], call(ufunc, [a, b], dtype), layout=LAYOUTS[(k + j) % 4], ulps=ulps,
+                 label=f"{ta}{list(sa)} {tb}{list(sb)}")
+
+
+def unary(name, ufunc, types, small=False, ulps=0, compute=None, adjust=None, result=None):
+    for k, t in enumerate(types):
+        for j, s in enumerate([(40,), (5, 9), (2, 3, 4), (), (3, 0)]):
+            a = values(t, s, small)
+            if adjust:
+                a = np.asarray(adjust(a))
+            dtype = np.dtype((compute or {}).get(t, t))
+            case(name, [a], call(ufunc, [a], dtype, result(dtype) if result else None), layout=LAYOUTS[(k + j) % 4],
+                 ulps=ulps, label=f"{t}{list(s)}")
+
+
+MIXED = [p for p in itertools.product(ALL, ALL) if p[0] != p[1]]
+# float16 never appears among the promoted types of these pairs: int8 with float32 is float32.
+
+
+def elementwise():
+    no_bool = INTS + FLOATS + COMPLEX
+    binary("add", np.add, ALL)
+    binary("add", np.add, ALL, small=True, pairs=MIXED)
+    binary("subtract", np.subtract, no_bool)
+    binary("multiply", np.multiply, ALL)
+    binary("multiply", np.multiply, ALL, small=True, pairs=[("int8", "float32"), ("uint64", "int64"), ("bool", "int16"),
+                                                          ("float64", "complex64"), ("int32", "complex64")])
+    true_division = lambda args: np.dtype(np.float64) if result_type(args).kind in "biu" else result_type(args)
+    binary("divide", np.true_divide, BOOL + INTS + FLOATS, promote=true_division)
+    binary("divide", np.true_divide, COMPLEX, ulps=2, small=True)
+    to_int8 = lambda args: np.dtype(np.int8) if result_type(args) == bool else result_type(args)
+    binary("floor_divide", np.floor_divide, BOOL + REAL, promote=to_int8)
+    binary("floor_divide", np.floor_divide, REAL, small=True)
+    binary("remainder", np.remainder, BOOL + REAL, promote=to_int8)
+    binary("remainder", np.remainder, REAL, small=True)
+    binary("pow", np.power, INTS, small=True, adjust=lambda a, b: (a, np.abs(b)))
+    binary("pow", np.power, FLOATS, small=True, ulps=2)
+    binary("pow", np.power, ["bool"], promote=to_int8)
+    for name in ["minimum", "maximum"]:
+        binary(name, getattr(np, name), ALL)
+    names = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+    for name in names + ["logical_and", "logical_or", "logical_xor"]:
+        binary(name, getattr(np, name), ALL)
+        binary(name, getattr(np, name), ALL, small=True)
+    binary("less", np.less, [], small=True, pairs=[("int8", "float64"), ("bool", "uint8"), ("int16", "uint32")])
+    for name, ufunc in [("bitwise_and", np.bitwise_and), ("bitwise_or", np.bitwise_or), ("bitwise_xor", np.bitwise_xor)]:
+        binary(name, ufunc, BOOL + INTS)
+    for name, ufunc in [("bitwise_left_shift", np.left_shift), ("bitwise_right_shift", np.right_shift)]:
+        binary(name, ufunc, INTS, adjust=lambda a, b: (a, np.abs(b) % 70))
+        binary(name, ufunc, BOOL, promote=to_int8)
+
+    unary("logical_not", np.logical_not, ALL)
+    unary("bitwise_invert", np.invert, BOOL + INTS)
+    unary("negative", np.negative, no_bool)
+    unary("positive", np.positive, no_bool)
+    unary("abs", np.absolute, BOOL + REAL)
+    unary("abs", np.absolute, COMPLEX, ulps=2)
+    unary("square", np.square, BOOL + no_bool, compute={"bool": "int8"})
+    unary("sign", np.sign, REAL)
+    for name in ["floor", "ceil", "trunc"]:
+        unary(name, getattr(np, name), FLOATS)
+        unary(name, lambda a: a, BOOL + INTS)
+    unary("round", np.rint, FLOATS + COMPLEX)
+    unary("round", lambda a: a, INTS)
+    for name in ["isnan", "isinf", "isfinite"]:
+        unary(name, getattr(np, name), ALL)
+    unary("signbit", np.signbit, FLOATS)
+    unary("real", np.real, ALL)
+    unary("imag", np.imag, ALL)
+    unary("conj", np.conjugate, no_bool)
+    mathematics()
+    scalars()
+    three_operands()
+
+
+def mathematics():
+    as_float = {t: "float32" for t in ["bool", "int8", "uint8", "int16", "uint16"]}
+    as_float.update({t: "float64" for t in ["int32", "uint32", "int64", "uint64"]})
+    everything = BOOL + INTS + FLOATS
+    unary("sqrt", np.sqrt, everything, compute=as_float)
+    pairs = [("exp", "exp"), ("expm1", "expm1"), ("log", "log"), ("log1p", "log1p"), ("log2", "log2"),
+             ("log10", "log10"), ("sin", "sin"), ("cos", "cos"), ("tan", "tan"), ("asin", "arcsin"),
+             ("acos", "arccos"), ("atan", "arctan"), ("sinh", "sinh"), ("cosh", "cosh"), ("tanh", "tanh"),
+             ("asinh", "arcsinh"), ("acosh", "arccosh"), ("atanh", "arctanh")]
+    for ours, theirs in pairs:
+        unary(ours, getattr(np, theirs), everything, small=True, compute=as_float, ulps=4)
+        scale = lambda a: (a / 8).astype(a.dtype)
+        unary(ours, getattr(np, theirs), FLOATS, small=True, adjust=scale, ulps=4)
+        finite = lambda a: np.nan_to_num(a / 8, nan=0.25, posinf=0.5, neginf=-0.5).astype(a.dtype)
+        unary(ours, getattr(np, theirs), COMPLEX, small=True, adjust=finite, ulps=64)
+    nonzero = lambda a: np.where(a == 0, a.dtype.type(3), a)
+    unary("reciprocal", np.reciprocal, FLOATS)
+    unary("reciprocal", np.reciprocal, COMPLEX, small=True, adjust=lambda a: nonzero(np.nan_to_num(a, posinf=2.0, neginf=-2.0)), ulps=2)
+    for name, ufunc in [("atan2", np.arctan2), ("hypot", np.hypot), ("copysign", np.copysign),
+                        ("nextafter", np.nextafter), ("logaddexp", np.logaddexp)]:
+        exact = name in ("copysign", "nextafter")
+        binary(name, ufunc, FLOATS, small=True, ulps=0 if exact else 4)
+        binary(name, ufunc, [], small=True, ulps=0 if exact else 4,
+               pairs=[("int8", "int16"), ("int64", "float32"), ("bool", "float64")],
+               promote=lambda args: np.dtype(as_float.get(str(result_type(args)), str(result_type(args)))))
+
+
+def scalars():
+    """Python numbers with arrays, NEP 50."""
+    for t in ALL:
+        a = values(t, (3, 5), small=True)
+        for number in [True, 3, 0, 2.5, 1e10]:
+            dtype = result_type([a, number])
+            case("add", [a, number], call(np.add, [a, number], dtype), label=f"{t} + {number!r}")
+            if dtype != bool:
+                case("subtract", [number, a], call(np.subtract, [number, a], dtype), label=f"{number!r} - {t}")
+            case("equal", [a, number], call(np.equal, [a, number], dtype), label=f"{t} == {number!r}")
+    for t, number in [("uint8", 300), ("int8", -129), ("uint16", -1), ("uint64", -1), ("uint32", 2**32), ("int32", 2**31)]:
+        a = values(t, (12,))
+        case("add", [a, number], None, label=f"{t} + {number} is out of range")
+        exact = a.astype(object)
+        case("less", [a, number], (exact < number).astype(bool), label=f"{t} < {number}")
+        case("greater_equal", [number, a], (number >= exact).astype(bool), label=f"{number} >= {t}")
+        case("not_equal", [a, number], (exact != number).astype(bool), label=f"{t} != {number}")
+    for name in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:
+        a = np.array([0, 1, 2**63 - 1, 2**53 + 1, -1, -2**63], np.int64)
+        b = np.array([0, 2, 2**63, 2**53, 2**64 - 1, 2**63], np.uint64)
+        exact = {"equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal,
+                 "greater": np.greater, "greater_equal": np.greater_equal}[name]
+        case(name, [a, b], exact(a.astype(object), b.astype(object)).astype(bool), label="int64 uint64 exact")
+        case(name, [b, a], exact(b.astype(object), a.astype(object)).astype(bool), label="uint64 int64 exact")
+    case("pow", [np.array([2, 3]), np.array([-1, 2])], "raises", label="negative power of an integer")
+    cases[-1]["raises"] = True
+    del cases[-1]["expected"]
+    case("subtract", [values("bool", (4,)), values("bool", (4,))], None, label="bool - bool")
+    case("negative", [values("bool", (4,))], None, label="-bool")
+    case("sign", [values("bool", (4,))], None, label="sign of bool")
+    case("floor_divide", [values("complex64", (4,)), values("complex64", (4,))], None, label="complex")
+    case("bitwise_and", [values("float64", (4,)), values("float64", (4,))], None, label="float")
+    case("add", [values("float64", (4, 2)), values("float64", (3, 2))], None, label="shapes")
+
+
+def three_operands():
+    for t in ALL:
+        c, a, b = values("bool", (4, 6)), values(t, (6,)), values(t, (4, 1))
+        for layout in LAYOUTS:
+            case("where", [c, a, b], np.where(c, a, b), layout=layout, label=t)
+    c, a, b = values("bool", (9,)), values("int16", (9,), True), values("float32", (9,), True)
+    case("where", [c, a, b], np.where(c, a, b), label="int16 float32")
+    case("where", [c, a, 7], np.where(c, a, np.int16(7)), label="int16 7")
+    case("where", [c, 1.5, b], np.where(c, np.float32(1.5), b), label="1.5 float32")
+    case("where", [a, a, a], None, label="condition is not bool")
+    for t in REAL:
+        a, low, high = values(t, (3, 8)), values(t, (8,), True), values(t, (3, 1), True)
+        case("clip", [a, low, high], call(lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi), [a, low, high], a.dtype), label=t)
+        case("clip", [a], call(lambda x: np.minimum(np.maximum(x, a.dtype.type(1)), a.dtype.type(5)), [a], a.dtype),
+             params={"min": 1, "max": 5}, label=t)
+        case("clip", [a], call(lambda x: np.maximum(x, a.dtype.type(2)), [a], a.dtype), params={"min": 2}, label=t)
+        case("clip", [a], call(lambda x: np.minimum(x, a.dtype.type(2)), [a], a.dtype), params={"max": 2, "min": None}, label=t)
+
+
+def conversions():
+    for source, target in itertools.product(ALL, ALL):
+        if source in COMPLEX and target not in COMPLEX + BOOL:
+            case("astype", [values(source, (3,))], None, params={"dtype": target}, label=f"{source} {target}")
+            continue
+        small = target not in BOOL and source in FLOATS
+        a = values(source, (5, 6), small=small, special=not small)
+        if small and target in UNSIGNED:
+            a = np.abs(a)
+        with np.errstate(all="ignore"):
+            for layout in LAYOUTS:
+                case("astype", [a], a.astype(target), params={"dtype": target}, layout=layout, label=f"{source} {target}")
+    # Out of range: what x86-64 does, written out.
+    a = np.array([3e9, -3e9, 1e20, np.nan, np.inf, -1.5, 300.7], np.float64)
+    case("astype", [a], np.array([-2**31, -2**31, -2**31, -2**31, -2**31, -1, 300], np.int32), params={"dtype": "int32"})
+    case("astype", [a], np.array([3000000000, -3000000000, -2**63, -2**63, -2**63, -1, 300], np.int64), params={"dtype": "int64"})
+    case("astype", [a], np.array([0, 0, 0, 0, 0, 255, 44], np.uint8), params={"dtype": "uint8"})
+    case("astype", [np.zeros(2)], None, params={"dtype": "flaot64"}, label="unknown type")
+    for t in ALL:
+        a = values(t, (4, 5))
+        case("rechunk", [a], a, params={"chunks": [2, 5]}, label=t)
+
+
+def reductions():
+    shapes = [(50,), (7, 9), (3, 5, 4), (2, 1, 3, 4), (), (1500,), (3, 1100), (1100, 3)]
+    for name, ufunc in [("sum", np.sum), ("prod", np.prod), ("mean", np.mean), ("min", np.min), ("max", np.max),
+                        ("any", np.any), ("all", np.all), ("count_nonzero", np.count_nonzero), ("var", np.var),
+                        ("std", np.std), ("argmin", np.argmin), ("argmax", np.argmax)]:
+        for t in ALL:
+            if t in COMPLEX and name in ("var", "std", "argmin", "argmax"):
+                case(name, [values(t, (4,))], None, label=f"{t} is refused")
+                continue
+            for j, shape in enumerate(shapes):
+                special = name in ("min", "max", "any", "all", "count_nonzero", "argmin", "argmax") and j % 2 == 0
+                small = name in ("var", "std", "mean", "prod") or t in FLOATS + COMPLEX
+                a = values(t, shape, small=small, special=special)
+                if name == "prod" and t not in BOOL + INTS:
+                    a = (np.sign(a.real) * (0.9 + np.abs(a) % 0.2)).astype(t)
+                if name in ("any", "all"):
+                    a[rng.random(shape) < 0.5] = name == "all"
+                for axis in axes_of(name, len(shape)):
+                    keepdims = bool(rng.integers(2))
+                    reduce_case(name, ufunc, a, axis, keepdims, LAYOUTS[j % 4])
+    special_reductions()
+
+
+def axes_of(name, rank):
+    if name.startswith("arg"):
+        return [None] + list(range(-rank, rank))[:: 2]
+    sets = [None] + [list(c) for n in range(1, rank + 1) for c in itertools.combinations(range(rank), n)]
+    return sets[:10] + ([-1, []] if rank else [])
+
+
+def reduce_case(name, ufunc, a, axis, keepdims, layout, **more):
+    spread = tuple(axis) if isinstance(axis, list) else axis
+    t = str(a.dtype)
+    wide = a
+    if name in ("sum", "prod", "mean", "var", "std") and a.dtype.kind in "fc":
+        wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(ufunc(wide, axis=spread, keepdims=keepdims, **more))
+    if wide is not a and "dtype" not in more:
+        expected = expected.astype(t)
+    exact = expected.dtype.kind in "biu" or name in ("min", "max")
+    params = {"axis": axis, "keepdims": keepdims}
+    params.update({"correction" if k == "ddof" else k: v for k, v in more.items()})
+    case(name, [a], expected, params=params, layout=layout, ulps=0 if exact else 1024 if t in COMPLEX + FLOATS else 64,
+         label=f"{t}{list(a.shape)} axis={axis} {more}")
+
+
+def special_reductions():
+    for t in ["int8", "uint16", "float32", "float64"]:
+        a = values(t, (6, 7), small=True, special=False)
+        for name, ufunc in [("var", np.var), ("std", np.std)]:
+            for ddof in [1, 2.5, 6, 7]:
+                reduce_case(name, ufunc, a, [0], False, "contiguous", ddof=ddof)
+        for target in ["float64", "int64", "int16", "uint8", "float32"]:
+            positive = np.abs(a)
+            reduce_case("sum", np.sum, positive, [1], True, "contiguous", dtype=target)
+    nan = values("float64", (5, 6), special=False)
+    nan[2, 3] = nan[4, 1] = np.nan
+    for name, ufunc in [("sum", np.sum), ("mean", np.mean), ("min", np.min), ("max", np.max), ("var", np.var),
+                        ("argmin", np.argmin), ("argmax", np.argmax), ("any", np.any), ("all", np.all)]:
+        for axis in [None, 0, 1]:
+            reduce_case(name, ufunc, nan, axis, False, "reversed")
+    ties = np.array([[3, 1, 1], [1, 3, 3], [3, 1, 3]], np.int32)
+    for axis in [None, 0, 1]:
+        reduce_case("argmin", np.argmin, ties, axis, False, "padded")
+        reduce_case("argmax", np.argmax, ties, axis, True, "transposed")
+    empty = np.zeros((0, 3), np.float32)
+    for name, ufunc in [("sum", np.sum), ("prod", np.prod), ("any", np.any), ("all", np.all)]:
+        for axis in [None, 0, 1]:
+            reduce_case(name, ufunc, empty, axis, False, "contiguous")
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for axis in [None, 0, 1]:
+            reduce_case("mean", np.mean, empty, axis, False, "contiguous")
+            reduce_case("var", np.var, empty, axis, False, "contiguous")
+    reduce_case("min", np.min, empty, 1, False, "contiguous")
+    case("min", [empty], None, params={"axis": 0}, label="min of nothing")
+    case("argmax", [empty], None, label="argmax of nothing")
+    case("sum", [empty], None, params={"axis": 2}, label="axis out of range")
+    case("sum", [empty], None, params={"axis": [0, -2]}, label="axis twice")
+    case("sum", [empty], None, params={"axsi": 1}, label="unknown parameter")
+    case("sum", [empty], None, params={"keepdims": 1}, label="wrong type")
+
+
+def creation():
+    for name, ufunc in [("zeros", np.zeros), ("ones", np.ones)]:
+        for t in ALL:
+            for shape in [[], [5], [3, 4], [0, 2]]:
+                case(name, [], ufunc(shape, t), params={"shape": shape, "dtype": t}, label=f"{t} {shape}")
+        case(name, [], ufunc((2, 2)), params={"shape": [2, 2]})
+        case(name + "_like", [np.empty((3, 2), "int16")], ufunc((3, 2), "int16"))
+        case(name + "_like", [np.empty((3, 2), "int16")], ufunc((3, 2), "float32"), params={"dtype": "float32"})
+    case("full", [], np.full((2, 3), 7), params={"shape": [2, 3], "fill_value": 7})
+    case("full", [], np.full((2, 3), 1.5), params={"shape": [2, 3], "fill_value": 1.5})
+    case("full", [], np.full((4,), True), params={"shape": 4, "fill_value": True})
+    case("full", [], np.full((2,), 9, "uint8"), params={"shape": [2], "fill_value": 9, "dtype": "uint8"})
+    case("full", [], None, params={"shape": [2], "fill_value": 300, "dtype": "uint8"}, label="out of range")
+    case("full", [], None, params={"shape": [-2], "fill_value": 3}, label="negative extent")
+    case("full_like", [np.empty((3,), "int16")], np.full(3, 4, "int16"), params={"fill_value": 4})
+    for args in [[5], [2, 9], [2, 9, 3], [9, 2, -3], [9, 2], [0], [0.5, 4.1, 0.3], [1, 2, 0.1], [3, -1, -0.7], [-5, 5, 5]]:
+        case("arange", args, np.arange(*args), label=str(args))
+    case("arange", [4], np.arange(4, dtype="float32"), params={"dtype": "float32"})
+    case("arange", [], np.arange(1, 7, 2), params={"start": 1, "stop": 7, "step": 2})
+    case("arange", [1, 5, 0], None, label="step 0")
+    for args in [[0, 1, 5], [2.5, -3.5, 11], [1, 1, 3], [0, 1, 1], [0, 1, 0], [-1, 7, 2]]:
+        case("linspace", args, np.linspace(*args), label=str(args))
+        case("linspace", args, np.linspace(*args, endpoint=False), params={"endpoint": False}, label=str(args))
+    for args, k in itertools.product([[4], [3, 5], [5, 3], [0, 2]], [0, 1, -2, 9, -9]):
+        case("eye", args, np.eye(*args, k=k), params={"k": k}, label=str((args, k)))
+    case("eye", [3], np.eye(3, dtype="int8"), params={"dtype": "int8"})
+    case("asarray", [], np.array([1, 2, 3]), params={"data": [1, 2, 3]})
+    case("asarray", [], np.array([1.5, 2]), params={"data": [1.5, 2.0]})
+    case("asarray", [], np.array(4.5), params={"data": 4.5})
+    case("asarray", [], np.array([[1, 2], [3, 4]], "uint8"), params={"data": [1, 2, 3, 4], "shape": [2, 2], "dtype": "uint8"})
+    case("asarray", [], np.array([True, False]), params={"data": [1, 0], "dtype": "bool"})
+    case("asarray", [], None, params={"data": [1, 2, 3], "shape": [2]}, label="shape does not fit")
+    case("asarray", [], None, params={"data": [1, -2], "dtype": "uint8"}, label="out of range")
+
+
+elementwise()
+conversions()
+reductions()
+creation()
+json.dump({"seed": SEED, "numpy": np.__version__, "cases": cases}, open(sys.argv[1], "w"))
+open(sys.argv[2], "wb").write(bytes(blob))
+print(f"{len(cases)} cases, seed {SEED}, NumPy {np.__version__}")
