@@ -12,26 +12,42 @@ namespace {
 
 struct Add {
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b));
+  }
   template <Float T>
-  T operator()(T a, T b) const { return a + b; }
+  T operator()(T a, T b) const {
+    return a + b;
+  }
   template <Complex T>
-  T operator()(T a, T b) const { return {a.real() + b.real(), a.imag() + b.imag()}; }
+  T operator()(T a, T b) const {
+    return {a.real() + b.real(), a.imag() + b.imag()};
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) | (b.byte != 0)); }
 };
 struct Subtract {
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(static_cast<Wrap<T>>(a) - static_cast<Wrap<T>>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrap<T>>(a) - static_cast<Wrap<T>>(b));
+  }
   template <Float T>
-  T operator()(T a, T b) const { return a - b; }
+  T operator()(T a, T b) const {
+    return a - b;
+  }
   template <Complex T>
-  T operator()(T a, T b) const { return {a.real() - b.real(), a.imag() - b.imag()}; }
+  T operator()(T a, T b) const {
+    return {a.real() - b.real(), a.imag() - b.imag()};
+  }
 };
 struct Multiply {
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b));
+  }
   template <Float T>
-  T operator()(T a, T b) const { return a * b; }
+  T operator()(T a, T b) const {
+    return a * b;
+  }
   template <Complex T>
   T operator()(T a, T b) const {
     return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -40,7 +56,9 @@ struct Multiply {
 };
 struct Divide {
   template <Float T>
-  T operator()(T a, T b) const { return a / b; }
+  T operator()(T a, T b) const {
+    return a / b;
+  }
   // Smith's method, as NumPy computes it.
   template <Complex T>
   T operator()(T a, T b) const {
@@ -95,7 +113,9 @@ struct FloorDivide {
     }
   }
   template <Float T>
-  T operator()(T a, T b) const { return DivMod<T>(a, b).quotient; }
+  T operator()(T a, T b) const {
+    return DivMod<T>(a, b).quotient;
+  }
 };
 struct Remainder {
   template <Integer T>
@@ -110,23 +130,29 @@ struct Remainder {
     }
   }
   template <Float T>
-  T operator()(T a, T b) const { return DivMod<T>(a, b).remainder; }
+  T operator()(T a, T b) const {
+    return DivMod<T>(a, b).remainder;
+  }
 };
 struct Power {
   template <Integer T>
   T operator()(T base, T exponent) const {
     if constexpr (std::is_signed_v<T>)
       if (exponent < 0)
-        throw Error(ErrorKind::invalid, "pow: integers to negative integer powers are not allowed; convert with astype");
+        throw Error(ErrorKind::invalid,
+                    "pow: integers to negative integer powers are not allowed; convert with astype");
     Wrap<T> result = 1, square = static_cast<Wrap<T>>(base);
-    for (auto rest = static_cast<std::make_unsigned_t<T>>(exponent); rest != 0; rest = static_cast<decltype(rest)>(rest >> 1)) {
+    for (auto rest = static_cast<std::make_unsigned_t<T>>(exponent); rest != 0;
+         rest = static_cast<decltype(rest)>(rest >> 1)) {
       if ((rest & 1) != 0) result *= square;
       square *= square;
     }
     return static_cast<T>(result);
   }
   template <Float T>
-  T operator()(T a, T b) const { return std::pow(a, b); }
+  T operator()(T a, T b) const {
+    return std::pow(a, b);
+  }
   template <Complex T>
   T operator()(T a, T b) const {
     if (b == T{0}) return T{1};
@@ -150,38 +176,52 @@ struct Power {
 };
 struct Negative {
   template <Integer T>
-  T operator()(T a) const { return static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(a)); }
+  T operator()(T a) const {
+    return static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(a));
+  }
   template <Float T>
-  T operator()(T a) const { return -a; }
+  T operator()(T a) const {
+    return -a;
+  }
   template <Complex T>
-  T operator()(T a) const { return -a; }
+  T operator()(T a) const {
+    return -a;
+  }
 };
 struct Positive {
   template <class T>
-    requires(!Boolean<T>)
-  T operator()(T a) const { return a; }
+  requires(!Boolean<T>) T operator()(T a) const { return a; }
 };
 struct Absolute {
   template <Integer T>
-  T operator()(T a) const { return a < 0 ? Negative{}(a) : a; }
+  T operator()(T a) const {
+    return a < 0 ? Negative{}(a) : a;
+  }
   template <Float T>
-  T operator()(T a) const { return std::fabs(a); }
+  T operator()(T a) const {
+    return std::fabs(a);
+  }
   template <Complex T>
-  typename T::value_type operator()(T a) const { return std::hypot(a.real(), a.imag()); }
+  typename T::value_type operator()(T a) const {
+    return std::hypot(a.real(), a.imag());
+  }
   Bool operator()(Bool a) const { return Bool(a.byte != 0); }
 };
 struct Square {
   template <class T>
-    requires(!Boolean<T>)
-  T operator()(T a) const { return Multiply{}(a, a); }
+  requires(!Boolean<T>) T operator()(T a) const { return Multiply{}(a, a); }
 };
 struct Clip {
   template <class T>
-  T operator()(T a, T low, T high) const { return Minimum{}(Maximum{}(a, low), high); }
+  T operator()(T a, T low, T high) const {
+    return Minimum{}(Maximum{}(a, low), high);
+  }
 };
 struct Where {
   template <class T>
-  T operator()(Bool condition, T a, T b) const { return condition.byte != 0 ? a : b; }
+  T operator()(Bool condition, T a, T b) const {
+    return condition.byte != 0 ? a : b;
+  }
 };
 
 template <class F, bool kMasked>

@@ -6,22 +6,30 @@ namespace {
 
 struct And {
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(a & b); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) & (b.byte != 0)); }
 };
 struct Or {
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(a | b); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) | (b.byte != 0)); }
 };
 struct Xor {
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) != (b.byte != 0)); }
 };
 struct Invert {
   template <Integer T>
-  T operator()(T a) const { return static_cast<T>(~a); }
+  T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
   Bool operator()(Bool a) const { return Bool(a.byte == 0); }
 };
 template <Integer T>
@@ -30,7 +38,9 @@ bool within_width(T shift) {
 }
 struct ShiftLeft {
   template <Integer T>
-  T operator()(T a, T b) const { return within_width(b) ? static_cast<T>(static_cast<Wrap<T>>(a) << b) : T{0}; }
+  T operator()(T a, T b) const {
+    return within_width(b) ? static_cast<T>(static_cast<Wrap<T>>(a) << b) : T{0};
+  }
 };
 struct ShiftRight {
   template <Integer T>

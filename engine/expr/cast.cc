@@ -23,7 +23,8 @@ template <Integer To, Float From>
 To float_to_int(From value) {
   if constexpr (std::is_same_v<To, std::uint64_t>) {
     constexpr From kHalf = static_cast<From>(9223372036854775808.0);
-    if (value >= kHalf) return static_cast<std::uint64_t>(truncate<std::int64_t>(value - kHalf)) ^ (std::uint64_t{1} << 63);
+    if (value >= kHalf)
+      return static_cast<std::uint64_t>(truncate<std::int64_t>(value - kHalf)) ^ (std::uint64_t{1} << 63);
     return static_cast<std::uint64_t>(truncate<std::int64_t>(value));
   } else if constexpr (sizeof(To) == 8 || std::is_same_v<To, std::uint32_t>) {
     return static_cast<To>(truncate<std::int64_t>(value));
@@ -34,18 +35,27 @@ To float_to_int(From value) {
 
 template <class To, class From>
 To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) return value;
+  if constexpr (std::is_same_v<To, From>)
+    return value;
   else if constexpr (Boolean<To>) {
-    if constexpr (Complex<From>) return Bool(value.real() != 0 || value.imag() != 0);
-    else return Bool(value != 0);
-  } else if constexpr (Boolean<From>) return static_cast<To>(value.byte != 0 ? 1 : 0);
+    if constexpr (Complex<From>)
+      return Bool(value.real() != 0 || value.imag() != 0);
+    else
+      return Bool(value != 0);
+  } else if constexpr (Boolean<From>)
+    return static_cast<To>(value.byte != 0 ? 1 : 0);
   else if constexpr (Complex<To>) {
     using Part = typename To::value_type;
-    if constexpr (Complex<From>) return To(static_cast<Part>(value.real()), static_cast<Part>(value.imag()));
-    else return To(static_cast<Part>(value), Part{0});
-  } else if constexpr (Complex<From>) return convert<To>(value.real());
-  else if constexpr (Integer<To> && Float<From>) return float_to_int<To>(value);
-  else return static_cast<To>(value);
+    if constexpr (Complex<From>)
+      return To(static_cast<Part>(value.real()), static_cast<Part>(value.imag()));
+    else
+      return To(static_cast<Part>(value), Part{0});
+  } else if constexpr (Complex<From>)
+    return convert<To>(value.real());
+  else if constexpr (Integer<To> && Float<From>)
+    return float_to_int<To>(value);
+  else
+    return static_cast<To>(value);
 }
 
 template <class From, class To>
@@ -65,8 +75,9 @@ void cast(const std::byte* from, std::int64_t from_stride, std::byte* to, std::i
 }
 
 template <class From>
-constexpr auto kCastsFrom =
-    table_over_types<CastLoop>([]<class To>(std::type_identity<To>) -> CastLoop { return &cast<From, To>; });
+constexpr auto kCastsFrom = table_over_types<CastLoop>([]<class To>(std::type_identity<To>) -> CastLoop {
+  return &cast<From, To>;
+});
 constexpr auto kCasts = table_over_types<const std::array<CastLoop, kDTypeCount>*>(
     []<class From>(std::type_identity<From>) { return &kCastsFrom<From>; });
 

@@ -10,14 +10,15 @@ namespace {
 
 // Compares after C++20's value-preserving rules, so that int64 and uint64 compare exactly.
 template <class A, class B>
-constexpr bool kComparable = Real<A> && Real<B>;
+constexpr bool kComparable = Real<A>&& Real<B>;
 
 struct Less {
   template <class A, class B>
-    requires kComparable<A, B>
-  Bool operator()(A a, B b) const {
-    if constexpr (Integer<A> && Integer<B>) return Bool(std::cmp_less(a, b));
-    else return Bool(a < b);
+  requires kComparable<A, B> Bool operator()(A a, B b) const {
+    if constexpr (Integer<A> && Integer<B>)
+      return Bool(std::cmp_less(a, b));
+    else
+      return Bool(a < b);
   }
   template <Complex T>
   Bool operator()(T a, T b) const {
@@ -28,10 +29,11 @@ struct Less {
 };
 struct LessEqual {
   template <class A, class B>
-    requires kComparable<A, B>
-  Bool operator()(A a, B b) const {
-    if constexpr (Integer<A> && Integer<B>) return Bool(std::cmp_less_equal(a, b));
-    else return Bool(a <= b);
+  requires kComparable<A, B> Bool operator()(A a, B b) const {
+    if constexpr (Integer<A> && Integer<B>)
+      return Bool(std::cmp_less_equal(a, b));
+    else
+      return Bool(a <= b);
   }
   template <Complex T>
   Bool operator()(T a, T b) const {
@@ -42,52 +44,66 @@ struct LessEqual {
 };
 struct Greater {
   template <class A, class B>
-    requires requires(A a, B b) { Less{}(b, a); }
+  requires requires(A a, B b) { Less{}(b, a); }
   Bool operator()(A a, B b) const { return Less{}(b, a); }
 };
 struct GreaterEqual {
   template <class A, class B>
-    requires requires(A a, B b) { LessEqual{}(b, a); }
+  requires requires(A a, B b) { LessEqual{}(b, a); }
   Bool operator()(A a, B b) const { return LessEqual{}(b, a); }
 };
 struct Equal {
   template <class A, class B>
-    requires kComparable<A, B>
-  Bool operator()(A a, B b) const {
-    if constexpr (Integer<A> && Integer<B>) return Bool(std::cmp_equal(a, b));
-    else return Bool(a == b);
+  requires kComparable<A, B> Bool operator()(A a, B b) const {
+    if constexpr (Integer<A> && Integer<B>)
+      return Bool(std::cmp_equal(a, b));
+    else
+      return Bool(a == b);
   }
   template <Complex T>
-  Bool operator()(T a, T b) const { return Bool(a == b); }
+  Bool operator()(T a, T b) const {
+    return Bool(a == b);
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) == (b.byte != 0)); }
 };
 struct NotEqual {
   template <class A, class B>
-    requires requires(A a, B b) { Equal{}(a, b); }
+  requires requires(A a, B b) { Equal{}(a, b); }
   Bool operator()(A a, B b) const { return Bool(Equal{}(a, b).byte == 0); }
 };
 
 template <class T>
 bool truth(T a) {
-  if constexpr (Boolean<T>) return a.byte != 0;
-  else if constexpr (Complex<T>) return a.real() != 0 || a.imag() != 0;
-  else return a != 0;
+  if constexpr (Boolean<T>)
+    return a.byte != 0;
+  else if constexpr (Complex<T>)
+    return a.real() != 0 || a.imag() != 0;
+  else
+    return a != 0;
 }
 struct LogicalAnd {
   template <class T>
-  Bool operator()(T a, T b) const { return Bool(truth(a) & truth(b)); }
+  Bool operator()(T a, T b) const {
+    return Bool(truth(a) & truth(b));
+  }
 };
 struct LogicalOr {
   template <class T>
-  Bool operator()(T a, T b) const { return Bool(truth(a) | truth(b)); }
+  Bool operator()(T a, T b) const {
+    return Bool(truth(a) | truth(b));
+  }
 };
 struct LogicalXor {
   template <class T>
-  Bool operator()(T a, T b) const { return Bool(truth(a) != truth(b)); }
+  Bool operator()(T a, T b) const {
+    return Bool(truth(a) != truth(b));
+  }
 };
 struct LogicalNot {
   template <class T>
-  Bool operator()(T a) const { return Bool(!truth(a)); }
+  Bool operator()(T a) const {
+    return Bool(!truth(a));
+  }
 };
 
 constexpr ElementwiseFunction compare(const char* name, LoopTable loops, const char* doc) {

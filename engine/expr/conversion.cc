@@ -73,10 +73,18 @@ std::shared_ptr<const Kernel> make_rechunk(KernelSpec spec) {
 std::vector<BuiltinFunction> conversion_builtins() {
   const std::string none = "0: no extra memory";
   return {
-      {{"astype", "builtin", "astype(x, dtype)", "The elements converted to another type.", none,
+      {{"astype",
+        "builtin",
+        "astype(x, dtype)",
+        "The elements converted to another type.",
+        none,
         {param("dtype", "string", "element type of the result")}},
        make_astype},
-      {{"rechunk", "builtin", "rechunk(x, chunks)", "The same array in other chunks.", none,
+      {{"rechunk",
+        "builtin",
+        "rechunk(x, chunks)",
+        "The same array in other chunks.",
+        none,
         {param("chunks", "list of ints", "extents of a chunk, one per axis; null: as the step says", kNull)}},
        make_rechunk},
   };

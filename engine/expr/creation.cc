@@ -84,8 +84,8 @@ std::shared_ptr<const Kernel> make_filled(KernelSpec spec, std::optional<Scalar>
 
 std::shared_ptr<const Kernel> make_filled_like(KernelSpec spec, std::optional<Scalar> value) {
   expect_args(spec, 1, 1);
-  const ParamReader params(spec, value ? std::vector<std::string>{"dtype"}
-                                       : std::vector<std::string>{"dtype", "fill_value"});
+  const ParamReader params(spec,
+                           value ? std::vector<std::string>{"dtype"} : std::vector<std::string>{"dtype", "fill_value"});
   ArraySpec result = array_arg(spec, 0);
   if (!value) value = params.scalar("fill_value");
   if (!value) params.fail("fill_value", "a number");
@@ -102,17 +102,23 @@ std::shared_ptr<const Kernel> make_asarray(KernelSpec spec) {
   if (data == nullptr) params.fail("data", "a number or a list of numbers");
   std::vector<Scalar> values;
   bool single = false;
-  if (const auto* list = std::get_if<std::vector<std::int64_t>>(data)) values.assign(list->begin(), list->end());
-  else if (const auto* numbers = std::get_if<std::vector<double>>(data)) values.assign(numbers->begin(), numbers->end());
-  else if (const auto* words = std::get_if<std::vector<std::string>>(data); words != nullptr && words->empty()) values.clear();
-  else if (const auto number = params.scalar("data")) values.push_back(*number), single = true;
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(data))
+    values.assign(list->begin(), list->end());
+  else if (const auto* numbers = std::get_if<std::vector<double>>(data))
+    values.assign(numbers->begin(), numbers->end());
+  else if (const auto* words = std::get_if<std::vector<std::string>>(data); words != nullptr && words->empty())
+    values.clear();
+  else if (const auto number = params.scalar("data"))
+    values.push_back(*number), single = true;
   const DType natural = std::holds_alternative<std::vector<std::int64_t>>(*data) ? kInt64
-                        : single                                                  ? default_dtype(values[0])
-                                                                                  : kFloat64;
+                        : single                                                 ? default_dtype(values[0])
+                                                                                 : kFloat64;
   const DType dtype = params.dtype("dtype").value_or(natural);
   Shape shape;
-  if (params.given("shape")) shape = shape_param(params);
-  else if (!single) shape = {static_cast<std::int64_t>(values.size())};
+  if (params.given("shape"))
+    shape = shape_param(params);
+  else if (!single)
+    shape = {static_cast<std::int64_t>(values.size())};
   if (element_count(shape) != static_cast<std::int64_t>(values.size()))
     params.fail("shape", "the shape of the " + std::to_string(values.size()) + " numbers in \"data\"");
   auto bytes = std::make_shared<std::vector<std::byte>>(byte_count(shape, dtype));
@@ -223,10 +229,12 @@ std::shared_ptr<const Kernel> make_eye(KernelSpec spec) {
   constexpr const char* kNames[]{"n_rows", "n_cols"};
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const std::optional<Scalar> number = number_of(spec, params, axis, kNames[axis]);
-    if (!number && axis == 1) extents[1] = extents[0];
+    if (!number && axis == 1)
+      extents[1] = extents[0];
     else if (!number || !std::holds_alternative<std::int64_t>(*number) || std::get<std::int64_t>(*number) < 0)
       params.fail(kNames[axis], "an integer that is not negative");
-    else extents[axis] = std::get<std::int64_t>(*number);
+    else
+      extents[axis] = std::get<std::int64_t>(*number);
   }
   const DType dtype = params.dtype("dtype").value_or(kFloat64);
   const Shape shape{extents[0], extents[1]};
@@ -253,7 +261,10 @@ std::vector<BuiltinFunction> creation_builtins() {
   const ParamDoc like = param("dtype", "string", "element type of the result; null: that of x", kNull);
   const ParamDoc value = param("fill_value", "number", "the value of every element");
   return {
-      {{"asarray", "builtin", "asarray(*, data, dtype=null, shape=null)", "A small constant array.",
+      {{"asarray",
+        "builtin",
+        "asarray(*, data, dtype=null, shape=null)",
+        "A small constant array.",
         "0 beside the numbers themselves",
         {param("data", "number or list of numbers", "the elements in C order"),
          param("dtype", "string", "element type; null: int64, float64 or bool, as the numbers are", kNull),
@@ -263,29 +274,47 @@ std::vector<BuiltinFunction> creation_builtins() {
        [](KernelSpec spec) { return make_filled(std::move(spec), Scalar(false)); }},
       {{"ones", "builtin", "ones(*, shape, dtype=null)", "Ones.", none, {shape, dtype}},
        [](KernelSpec spec) { return make_filled(std::move(spec), Scalar(true)); }},
-      {{"full", "builtin", "full(*, shape, fill_value, dtype=null)", "One value everywhere.", none,
+      {{"full",
+        "builtin",
+        "full(*, shape, fill_value, dtype=null)",
+        "One value everywhere.",
+        none,
         {shape, value, param("dtype", "string", "element type of the result; null: the value's", kNull)}},
        [](KernelSpec spec) { return make_filled(std::move(spec), std::nullopt); }},
       {{"zeros_like", "builtin", "zeros_like(x, *, dtype=null)", "Zeros in the shape of x.", none, {like}},
        [](KernelSpec spec) { return make_filled_like(std::move(spec), Scalar(false)); }},
       {{"ones_like", "builtin", "ones_like(x, *, dtype=null)", "Ones in the shape of x.", none, {like}},
        [](KernelSpec spec) { return make_filled_like(std::move(spec), Scalar(true)); }},
-      {{"full_like", "builtin", "full_like(x, *, fill_value, dtype=null)", "One value in the shape of x.", none,
+      {{"full_like",
+        "builtin",
+        "full_like(x, *, fill_value, dtype=null)",
+        "One value in the shape of x.",
+        none,
         {value, like}},
        [](KernelSpec spec) { return make_filled_like(std::move(spec), std::nullopt); }},
-      {{"arange", "builtin", "arange(start, stop=null, step=1, *, dtype=null)",
-        "Evenly spaced numbers below stop; of one number alone: from 0 up to it.", none,
+      {{"arange",
+        "builtin",
+        "arange(start, stop=null, step=1, *, dtype=null)",
+        "Evenly spaced numbers below stop; of one number alone: from 0 up to it.",
+        none,
         {param("start", "number", "the first number; the end where stop is null", kNull),
          param("stop", "number", "the end, itself left out", kNull),
          param("step", "number", "the distance", std::int64_t{1}),
          param("dtype", "string", "element type; null: int64 where all are integers, else float64", kNull)}},
        make_arange},
-      {{"linspace", "builtin", "linspace(start, stop, num, *, endpoint=true, dtype=null)",
-        "A number of evenly spaced numbers.", none,
+      {{"linspace",
+        "builtin",
+        "linspace(start, stop, num, *, endpoint=true, dtype=null)",
+        "A number of evenly spaced numbers.",
+        none,
         {param("start", "number", "the first number"), param("stop", "number", "the end"),
          param("num", "int", "how many"), param("endpoint", "bool", "whether the end is one of them", true), dtype}},
        make_linspace},
-      {{"eye", "builtin", "eye(n_rows, n_cols=null, *, k=0, dtype=null)", "Ones on a diagonal, zeros elsewhere.", none,
+      {{"eye",
+        "builtin",
+        "eye(n_rows, n_cols=null, *, k=0, dtype=null)",
+        "Ones on a diagonal, zeros elsewhere.",
+        none,
         {param("n_rows", "int", "rows"), param("n_cols", "int", "columns; null: as many", kNull),
          param("k", "int", "which diagonal; 0 is the main one, positive ones lie above", std::int64_t{0}), dtype}},
        make_eye},

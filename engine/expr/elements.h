@@ -21,9 +21,9 @@ struct Bool {
 };
 
 // In the order of kDTypes.
-using ElementTypes = std::tuple<Bool, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
-                                std::uint32_t, std::int64_t, std::uint64_t, float, double, std::complex<float>,
-                                std::complex<double>>;
+using ElementTypes =
+    std::tuple<Bool, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t,
+               std::uint64_t, float, double, std::complex<float>, std::complex<double>>;
 static_assert(std::tuple_size_v<ElementTypes> == kDTypeCount);
 
 template <class T>
@@ -39,8 +39,10 @@ concept Real = Integer<T> || Float<T>;
 
 template <class T, std::size_t I = 0>
 constexpr std::size_t index_of() {
-  if constexpr (std::is_same_v<T, std::tuple_element_t<I, ElementTypes>>) return I;
-  else return index_of<T, I + 1>();
+  if constexpr (std::is_same_v<T, std::tuple_element_t<I, ElementTypes>>)
+    return I;
+  else
+    return index_of<T, I + 1>();
 }
 template <class T>
 inline constexpr DType kDTypeOf = kDTypes[index_of<T>()];
@@ -50,7 +52,8 @@ template <class Entry, class Make>
 constexpr std::array<Entry, kDTypeCount> table_over_types(Make make) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<Entry, kDTypeCount>{make(std::type_identity<std::tuple_element_t<I, ElementTypes>>{})...};
-  }(std::make_index_sequence<kDTypeCount>{});
+  }
+  (std::make_index_sequence<kDTypeCount>{});
 }
 
 // Arithmetic that wraps around, as NumPy's integers do, without undefined behaviour: at least 32 bits, unsigned.

@@ -226,7 +226,8 @@ std::vector<Extent> broadcast_extents(const KernelSpec& spec, const std::vector<
       if (all.trust == Trust::exact && own.trust == Trust::exact && all.value != own.value) {
         std::string shapes;
         for (const ArraySpec& one : arrays) shapes += (shapes.empty() ? "" : " and ") + shape_text(one);
-        fail_call(spec, "the shapes " + shapes + " do not broadcast: from the last axis on, extents must be equal or 1");
+        fail_call(spec,
+                  "the shapes " + shapes + " do not broadcast: from the last axis on, extents must be equal or 1");
       }
       all = {std::max(all.value, own.value), std::max(all.trust, own.trust)};
     }
@@ -250,8 +251,8 @@ FunctionDoc document(const ElementwiseFunction& function) {
   FunctionDoc doc;
   doc.name = function.name;
   doc.kind = "builtin";
-  doc.signature = function.name + std::string(function.leading_condition ? "(condition, x1, x2)"
-                                                                         : kSignatures[function.arity]);
+  doc.signature =
+      function.name + std::string(function.leading_condition ? "(condition, x1, x2)" : kSignatures[function.arity]);
   doc.doc = function.doc;
   doc.memory = "0: no extra memory";
   return doc;

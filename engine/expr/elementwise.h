@@ -27,10 +27,10 @@ struct ElementwiseFunction {
   std::size_t arity;
   LoopTable loops;  // by the type computed in; a type without a loop goes to the first one that holds it safely
   const char* doc;
-  bool refuses_bool = false;      // as NumPy refuses subtract and negative of bool
-  bool ints_to_float64 = false;   // true division
-  bool compares = false;          // exact between int64 and uint64, and with numbers outside the array's type
-  bool leading_condition = false; // the first argument is a bool mask and takes no part in promotion (where)
+  bool refuses_bool = false;       // as NumPy refuses subtract and negative of bool
+  bool ints_to_float64 = false;    // true division
+  bool compares = false;           // exact between int64 and uint64, and with numbers outside the array's type
+  bool leading_condition = false;  // the first argument is a bool mask and takes no part in promotion (where)
 };
 
 // The families. Each table lives in the file of the same name.

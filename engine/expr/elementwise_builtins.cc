@@ -27,7 +27,8 @@ std::shared_ptr<const Kernel> make_clip(KernelSpec spec) {
   for (std::size_t k = 0; k < 2; ++k) {
     if (spec.args.size() > k + 1) limits[k] = spec.args[k + 1];
     if (!params.given(kNames[k])) continue;
-    if (limits[k]) params.fail(std::string("the limit \"") + kNames[k] + "\" is given twice, as argument and as parameter");
+    if (limits[k])
+      params.fail(std::string("the limit \"") + kNames[k] + "\" is given twice, as argument and as parameter");
     limits[k] = params.scalar(kNames[k]);
   }
   if (!limits[0] && !limits[1]) params.fail("expected a limit: min, max or both");
@@ -43,9 +44,8 @@ std::vector<BuiltinFunction> elementwise_builtins() {
   std::vector<BuiltinFunction> functions;
   for (Family family : kFamilies) {
     for (const ElementwiseFunction& function : family()) {
-      BuiltinFunction entry{document(function), [&function](KernelSpec spec) {
-                              return make_elementwise(function, std::move(spec));
-                            }};
+      BuiltinFunction entry{document(function),
+                            [&function](KernelSpec spec) { return make_elementwise(function, std::move(spec)); }};
       if (entry.doc.name == "clip") {
         entry.make = make_clip;
         entry.doc.params = {param("min", "number", "the least value", kNull),

@@ -34,15 +34,19 @@ void ternary_loop(const std::byte* const* in, std::byte* out, std::int64_t n) {
 template <class F>
 constexpr LoopTable unary_table() {
   return table_over_types<TypedLoop>([]<class T>(std::type_identity<T>) -> TypedLoop {
-    if constexpr (requires(T a) { F{}(a); }) return {&unary_loop<F, T>, kDTypeOf<decltype(F{}(T{}))>};
-    else return {};
+    if constexpr (requires(T a) { F{}(a); })
+      return {&unary_loop<F, T>, kDTypeOf<decltype(F{}(T{}))>};
+    else
+      return {};
   });
 }
 template <class F>
 constexpr LoopTable binary_table() {
   return table_over_types<TypedLoop>([]<class T>(std::type_identity<T>) -> TypedLoop {
-    if constexpr (requires(T a) { F{}(a, a); }) return {&binary_loop<F, T>, kDTypeOf<decltype(F{}(T{}, T{}))>};
-    else return {};
+    if constexpr (requires(T a) { F{}(a, a); })
+      return {&binary_loop<F, T>, kDTypeOf<decltype(F{}(T{}, T{}))>};
+    else
+      return {};
   });
 }
 

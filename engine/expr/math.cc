@@ -11,11 +11,10 @@ namespace cuboid {
 namespace {
 
 // A function of floats and complex numbers under one name in namespace std.
-#define CUBOID_UNARY(Name, function)                          \
-  struct Name {                                               \
-    template <class T>                                        \
-      requires(Float<T> || Complex<T>)                        \
-    T operator()(T a) const { return std::function(a); }      \
+#define CUBOID_UNARY(Name, function)                                                      \
+  struct Name {                                                                           \
+    template <class T>                                                                    \
+    requires(Float<T> || Complex<T>) T operator()(T a) const { return std::function(a); } \
   };
 CUBOID_UNARY(Sqrt, sqrt)
 CUBOID_UNARY(Exp, exp)
@@ -37,7 +36,9 @@ CUBOID_UNARY(Atanh, atanh)
 
 struct Log2 {
   template <Float T>
-  T operator()(T a) const { return std::log2(a); }
+  T operator()(T a) const {
+    return std::log2(a);
+  }
   template <Complex T>
   T operator()(T a) const {
     const T log = std::log(a);
@@ -47,7 +48,9 @@ struct Log2 {
 };
 struct Log1p {
   template <Float T>
-  T operator()(T a) const { return std::log1p(a); }
+  T operator()(T a) const {
+    return std::log1p(a);
+  }
   template <Complex T>
   T operator()(T a) const {
     return {std::log(std::hypot(a.real() + 1, a.imag())), std::atan2(a.imag(), a.real() + 1)};
@@ -55,7 +58,9 @@ struct Log1p {
 };
 struct Expm1 {
   template <Float T>
-  T operator()(T a) const { return std::expm1(a); }
+  T operator()(T a) const {
+    return std::expm1(a);
+  }
   template <Complex T>
   T operator()(T a) const {
     const auto half = std::sin(a.imag() / 2);
@@ -64,7 +69,9 @@ struct Expm1 {
 };
 struct Reciprocal {
   template <Float T>
-  T operator()(T a) const { return 1 / a; }
+  T operator()(T a) const {
+    return 1 / a;
+  }
   template <Complex T>
   T operator()(T a) const {
     using P = typename T::value_type;
@@ -78,19 +85,27 @@ struct Reciprocal {
 };
 struct Atan2 {
   template <Float T>
-  T operator()(T a, T b) const { return std::atan2(a, b); }
+  T operator()(T a, T b) const {
+    return std::atan2(a, b);
+  }
 };
 struct Hypot {
   template <Float T>
-  T operator()(T a, T b) const { return std::hypot(a, b); }
+  T operator()(T a, T b) const {
+    return std::hypot(a, b);
+  }
 };
 struct CopySign {
   template <Float T>
-  T operator()(T a, T b) const { return std::copysign(a, b); }
+  T operator()(T a, T b) const {
+    return std::copysign(a, b);
+  }
 };
 struct NextAfter {
   template <Float T>
-  T operator()(T a, T b) const { return std::nextafter(a, b); }
+  T operator()(T a, T b) const {
+    return std::nextafter(a, b);
+  }
 };
 struct LogAddExp {
   template <Float T>

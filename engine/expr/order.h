@@ -15,23 +15,34 @@ bool complex_less(T a, T b, bool or_equal) {
 }
 template <class T>
 bool is_nan(T a) {
-  if constexpr (Complex<T>) return std::isnan(a.real()) || std::isnan(a.imag());
-  else if constexpr (Float<T>) return std::isnan(a);
-  else return false;
+  if constexpr (Complex<T>)
+    return std::isnan(a.real()) || std::isnan(a.imag());
+  else if constexpr (Float<T>)
+    return std::isnan(a);
+  else
+    return false;
 }
 
 struct Minimum {
   template <Real T>
-  T operator()(T a, T b) const { return (a < b || is_nan(a)) ? a : b; }
+  T operator()(T a, T b) const {
+    return (a < b || is_nan(a)) ? a : b;
+  }
   template <Complex T>
-  T operator()(T a, T b) const { return (complex_less(a, b, true) || is_nan(a)) ? a : b; }
+  T operator()(T a, T b) const {
+    return (complex_less(a, b, true) || is_nan(a)) ? a : b;
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) & (b.byte != 0)); }
 };
 struct Maximum {
   template <Real T>
-  T operator()(T a, T b) const { return (a > b || is_nan(a)) ? a : b; }
+  T operator()(T a, T b) const {
+    return (a > b || is_nan(a)) ? a : b;
+  }
   template <Complex T>
-  T operator()(T a, T b) const { return (complex_less(b, a, true) || is_nan(a)) ? a : b; }
+  T operator()(T a, T b) const {
+    return (complex_less(b, a, true) || is_nan(a)) ? a : b;
+  }
   Bool operator()(Bool a, Bool b) const { return Bool((a.byte != 0) | (b.byte != 0)); }
 };
 }  // namespace cuboid

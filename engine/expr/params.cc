@@ -39,8 +39,10 @@ void expect_args(const KernelSpec& spec, std::size_t least, std::size_t most) {
   const std::size_t given = spec.args.size();
   if (given >= least && given <= most) return;
   std::string expected = std::to_string(least);
-  if (most > 64) expected = "at least " + expected;
-  else if (most != least) expected += " to " + std::to_string(most);
+  if (most > 64)
+    expected = "at least " + expected;
+  else if (most != least)
+    expected += " to " + std::to_string(most);
   fail_call(spec, "expected " + expected + (expected == "1" ? " argument, " : " arguments, ") + std::to_string(given) +
                       (given == 1 ? " is given" : " are given"));
 }

@@ -12,11 +12,15 @@ namespace {
 // bool < int < float < complex, as NEP 50 ranks the kinds of Python numbers.
 int rank_of(Kind kind) {
   switch (kind) {
-    case Kind::boolean: return 0;
+    case Kind::boolean:
+      return 0;
     case Kind::signed_int:
-    case Kind::unsigned_int: return 1;
-    case Kind::floating: return 2;
-    case Kind::complex_float: return 3;
+    case Kind::unsigned_int:
+      return 1;
+    case Kind::floating:
+      return 2;
+    case Kind::complex_float:
+      return 3;
   }
   return 3;
 }

@@ -14,8 +14,8 @@
 namespace cuboid {
 
 // Every element type that built-in functions know, in NumPy's order of preference: tables are indexed by it.
-inline constexpr std::array<DType, 13> kDTypes{kBool,   kInt8,   kUint8,  kInt16,   kUint16,  kInt32,    kUint32,
-                                               kInt64,  kUint64, kFloat32, kFloat64, kComplex64, kComplex128};
+inline constexpr std::array<DType, 13> kDTypes{kBool,  kInt8,   kUint8,   kInt16,   kUint16,    kInt32,     kUint32,
+                                               kInt64, kUint64, kFloat32, kFloat64, kComplex64, kComplex128};
 inline constexpr std::size_t kDTypeCount = kDTypes.size();
 // The position in kDTypes. Throws Error{unsupported} for a type that is not there.
 std::size_t dtype_index(DType dtype);

@@ -15,27 +15,45 @@ namespace {
 constexpr std::int64_t kLanes = 8;
 
 template <class T>
-T& at(std::byte* base, std::int64_t offset = 0) { return *reinterpret_cast<T*>(base + offset); }
+T& at(std::byte* base, std::int64_t offset = 0) {
+  return *reinterpret_cast<T*>(base + offset);
+}
 template <class T>
-const T& at(const std::byte* base, std::int64_t offset = 0) { return *reinterpret_cast<const T*>(base + offset); }
+const T& at(const std::byte* base, std::int64_t offset = 0) {
+  return *reinterpret_cast<const T*>(base + offset);
+}
 
 struct Plus {
   template <class T>
-  static T identity() { return T(0); }
+  static T identity() {
+    return T(0);
+  }
   template <Float T>
-  T operator()(T a, T b) const { return a + b; }
+  T operator()(T a, T b) const {
+    return a + b;
+  }
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrap<T>>(a) + static_cast<Wrap<T>>(b));
+  }
   template <Complex T>
-  T operator()(T a, T b) const { return {a.real() + b.real(), a.imag() + b.imag()}; }
+  T operator()(T a, T b) const {
+    return {a.real() + b.real(), a.imag() + b.imag()};
+  }
 };
 struct Times {
   template <class T>
-  static T identity() { return T(1); }
+  static T identity() {
+    return T(1);
+  }
   template <Float T>
-  T operator()(T a, T b) const { return a * b; }
+  T operator()(T a, T b) const {
+    return a * b;
+  }
   template <Integer T>
-  T operator()(T a, T b) const { return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b));
+  }
   template <Complex T>
   T operator()(T a, T b) const {
     return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -44,21 +62,29 @@ struct Times {
 struct Smallest : Minimum {
   template <class T>
   static T identity() {
-    if constexpr (Boolean<T>) return Bool(true);
-    else if constexpr (Complex<T>) return {std::numeric_limits<typename T::value_type>::infinity(),
-                                           std::numeric_limits<typename T::value_type>::infinity()};
-    else if constexpr (Float<T>) return std::numeric_limits<T>::infinity();
-    else return std::numeric_limits<T>::max();
+    if constexpr (Boolean<T>)
+      return Bool(true);
+    else if constexpr (Complex<T>)
+      return {std::numeric_limits<typename T::value_type>::infinity(),
+              std::numeric_limits<typename T::value_type>::infinity()};
+    else if constexpr (Float<T>)
+      return std::numeric_limits<T>::infinity();
+    else
+      return std::numeric_limits<T>::max();
   }
 };
 struct Largest : Maximum {
   template <class T>
   static T identity() {
-    if constexpr (Boolean<T>) return Bool(false);
-    else if constexpr (Complex<T>) return {-std::numeric_limits<typename T::value_type>::infinity(),
-                                           -std::numeric_limits<typename T::value_type>::infinity()};
-    else if constexpr (Float<T>) return -std::numeric_limits<T>::infinity();
-    else return std::numeric_limits<T>::lowest();
+    if constexpr (Boolean<T>)
+      return Bool(false);
+    else if constexpr (Complex<T>)
+      return {-std::numeric_limits<typename T::value_type>::infinity(),
+              -std::numeric_limits<typename T::value_type>::infinity()};
+    else if constexpr (Float<T>)
+      return -std::numeric_limits<T>::infinity();
+    else
+      return std::numeric_limits<T>::lowest();
   }
 };
 
@@ -130,10 +156,14 @@ template <class F>
 ReductionLoops accumulating(DType as) {
   switch (as.kind) {
     case Kind::boolean:
-    case Kind::signed_int: return simple<F, std::int64_t>();
-    case Kind::unsigned_int: return simple<F, std::uint64_t>();
-    case Kind::floating: return simple<F, double>();
-    case Kind::complex_float: return simple<F, std::complex<double>>();
+    case Kind::signed_int:
+      return simple<F, std::int64_t>();
+    case Kind::unsigned_int:
+      return simple<F, std::uint64_t>();
+    case Kind::floating:
+      return simple<F, double>();
+    case Kind::complex_float:
+      return simple<F, std::complex<double>>();
   }
   return {};
 }
@@ -142,8 +172,10 @@ template <class T>
 void divide_by_count(const std::byte* const* states, std::byte* out, std::int64_t n, double count, double) {
   for (std::int64_t i = 0; i < n; ++i) {
     const T sum = reinterpret_cast<const T*>(states[0])[i];
-    if constexpr (Complex<T>) reinterpret_cast<T*>(out)[i] = {sum.real() / count, sum.imag() / count};
-    else reinterpret_cast<T*>(out)[i] = sum / count;
+    if constexpr (Complex<T>)
+      reinterpret_cast<T*>(out)[i] = {sum.real() / count, sum.imag() / count};
+    else
+      reinterpret_cast<T*>(out)[i] = sum / count;
   }
 }
 
@@ -223,7 +255,8 @@ bool before(T value, std::int64_t position, T best, std::int64_t best_position) 
   return kLargest ? value > best : value < best;
 }
 template <class T, bool kLargest>
-void take_position(std::byte* const* cells, const std::int64_t* strides, std::int64_t i, T value, std::int64_t position) {
+void take_position(std::byte* const* cells, const std::int64_t* strides, std::int64_t i, T value,
+                   std::int64_t position) {
   T& best = at<T>(cells[0], i * strides[0]);
   std::int64_t& best_position = at<std::int64_t>(cells[1], i * strides[1]);
   if (position < 0 || !before<T, kLargest>(value, position, best, best_position)) return;
@@ -265,11 +298,15 @@ ReductionLoops arg() {
 }
 
 template <bool kLargest>
-constexpr auto kArg = table_over_types<ReductionLoops (*)()>([]<class T>(std::type_identity<T>) -> ReductionLoops (*)() {
-  if constexpr (Boolean<T>) return &arg<std::uint8_t, kLargest>;
-  else if constexpr (Complex<T>) return nullptr;
-  else return &arg<T, kLargest>;
-});
+constexpr auto kArg =
+    table_over_types<ReductionLoops (*)()>([]<class T>(std::type_identity<T>) -> ReductionLoops (*)() {
+      if constexpr (Boolean<T>)
+        return &arg<std::uint8_t, kLargest>;
+      else if constexpr (Complex<T>)
+        return nullptr;
+      else
+        return &arg<T, kLargest>;
+    });
 template <class F>
 constexpr auto kExtreme = table_over_types<ReductionLoops (*)()>(
     []<class T>(std::type_identity<T>) -> ReductionLoops (*)() { return &simple<F, T>; });

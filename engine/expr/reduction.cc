@@ -62,8 +62,10 @@ class ReductionKernel final : public Kernel {
     ArraySpec result;
     result.dtype = reduction_.result;
     for (std::size_t axis = 0; axis < input_.rank(); ++axis) {
-      if (!reduced_[axis]) result.extents.push_back(input_.extents[axis]);
-      else if (reduction_.keepdims) result.extents.push_back({1, Trust::exact});
+      if (!reduced_[axis])
+        result.extents.push_back(input_.extents[axis]);
+      else if (reduction_.keepdims)
+        result.extents.push_back({1, Trust::exact});
     }
     outputs_.push_back({"0", std::move(result), std::nullopt});
     check_not_empty();
@@ -98,11 +100,16 @@ class ReductionKernel final : public Kernel {
 
   void run(KernelCall& call) const override {
     switch (call.phase) {
-      case Phase::init: return init(call);
-      case Phase::accumulate: return accumulate(call);
-      case Phase::merge: return merge(call);
-      case Phase::finalize: return finalize(call);
-      case Phase::map: break;
+      case Phase::init:
+        return init(call);
+      case Phase::accumulate:
+        return accumulate(call);
+      case Phase::merge:
+        return merge(call);
+      case Phase::finalize:
+        return finalize(call);
+      case Phase::map:
+        break;
     }
     throw Error(ErrorKind::invalid, spec_.function + ": a reduction has no map phase");
   }
@@ -147,7 +154,8 @@ class ReductionKernel final : public Kernel {
     return start;
   }
 
-  std::int64_t position_of(const KernelCall& call, const StateWalk& walk, std::size_t leading, std::int64_t inner) const {
+  std::int64_t position_of(const KernelCall& call, const StateWalk& walk, std::size_t leading,
+                           std::int64_t inner) const {
     if (!reduction_.loops.positions) return 0;
     std::int64_t position = inner;
     for (std::size_t axis = 0; axis < reduced_.size(); ++axis) {

@@ -29,8 +29,8 @@ struct ReductionLoops {
                 const std::int64_t* other_strides, std::int64_t n) = nullptr;
   // n results of type `finished` from contiguous states; null: the result is state `result_state`, converted.
   // `count` elements were folded into each.
-  void (*finish)(const std::byte* const* states, std::byte* out, std::int64_t n, double count, double correction) =
-      nullptr;
+  void (*finish)(const std::byte* const* states, std::byte* out, std::int64_t n, double count,
+                 double correction) = nullptr;
   DType finished;
   std::size_t result_state = 0;
   bool positions = false;  // fold and rows use `position`

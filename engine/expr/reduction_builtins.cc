@@ -28,7 +28,8 @@ BuiltinFunction entry(const char* name, const char* text, std::shared_ptr<const 
 }  // namespace
 
 std::vector<BuiltinFunction> reduction_builtins() {
-  const ParamDoc dtype = param("dtype", "string", "element type of the result; null: int64, uint64 or the input's", kNull);
+  const ParamDoc dtype =
+      param("dtype", "string", "element type of the result; null: int64, uint64 or the input's", kNull);
   const ParamDoc correction = param("correction", "number", "degrees of freedom taken off the count", 0.0);
   return {
       entry("sum", "Sum; floats are accumulated in float64.", make_sum, {dtype}),

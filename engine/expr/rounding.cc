@@ -9,39 +9,61 @@ namespace {
 // Integers and bool are whole already (NumPy 2.1 keeps their type too).
 struct Floor {
   template <Float T>
-  T operator()(T a) const { return std::floor(a); }
+  T operator()(T a) const {
+    return std::floor(a);
+  }
   template <Integer T>
-  T operator()(T a) const { return a; }
+  T operator()(T a) const {
+    return a;
+  }
   Bool operator()(Bool a) const { return a; }
 };
 struct Ceil {
   template <Float T>
-  T operator()(T a) const { return std::ceil(a); }
+  T operator()(T a) const {
+    return std::ceil(a);
+  }
   template <Integer T>
-  T operator()(T a) const { return a; }
+  T operator()(T a) const {
+    return a;
+  }
   Bool operator()(Bool a) const { return a; }
 };
 struct Trunc {
   template <Float T>
-  T operator()(T a) const { return std::trunc(a); }
+  T operator()(T a) const {
+    return std::trunc(a);
+  }
   template <Integer T>
-  T operator()(T a) const { return a; }
+  T operator()(T a) const {
+    return a;
+  }
   Bool operator()(Bool a) const { return a; }
 };
 // Halves go to the even neighbour: the default rounding mode of the processor.
 struct Round {
   template <Float T>
-  T operator()(T a) const { return std::nearbyint(a); }
+  T operator()(T a) const {
+    return std::nearbyint(a);
+  }
   template <Complex T>
-  T operator()(T a) const { return {std::nearbyint(a.real()), std::nearbyint(a.imag())}; }
+  T operator()(T a) const {
+    return {std::nearbyint(a.real()), std::nearbyint(a.imag())};
+  }
   template <Integer T>
-  T operator()(T a) const { return a; }
+  T operator()(T a) const {
+    return a;
+  }
 };
 struct Sign {
   template <Integer T>
-  T operator()(T a) const { return static_cast<T>((a > 0) - (a < 0)); }
+  T operator()(T a) const {
+    return static_cast<T>((a > 0) - (a < 0));
+  }
   template <Float T>
-  T operator()(T a) const { return std::isnan(a) ? a : static_cast<T>((a > 0) - (a < 0)); }
+  T operator()(T a) const {
+    return std::isnan(a) ? a : static_cast<T>((a > 0) - (a < 0));
+  }
   template <Complex T>
   T operator()(T a) const {
     const auto size = std::hypot(a.real(), a.imag());
@@ -51,54 +73,80 @@ struct Sign {
 };
 struct SignBit {
   template <Float T>
-  Bool operator()(T a) const { return Bool(std::signbit(a)); }
+  Bool operator()(T a) const {
+    return Bool(std::signbit(a));
+  }
 };
 struct IsNan {
   template <Float T>
-  Bool operator()(T a) const { return Bool(std::isnan(a)); }
+  Bool operator()(T a) const {
+    return Bool(std::isnan(a));
+  }
   template <Complex T>
-  Bool operator()(T a) const { return Bool(std::isnan(a.real()) || std::isnan(a.imag())); }
+  Bool operator()(T a) const {
+    return Bool(std::isnan(a.real()) || std::isnan(a.imag()));
+  }
   template <Integer T>
-  Bool operator()(T) const { return Bool(false); }
+  Bool operator()(T) const {
+    return Bool(false);
+  }
   Bool operator()(Bool) const { return Bool(false); }
 };
 struct IsInf {
   template <Float T>
-  Bool operator()(T a) const { return Bool(std::isinf(a)); }
+  Bool operator()(T a) const {
+    return Bool(std::isinf(a));
+  }
   template <Complex T>
-  Bool operator()(T a) const { return Bool(std::isinf(a.real()) || std::isinf(a.imag())); }
+  Bool operator()(T a) const {
+    return Bool(std::isinf(a.real()) || std::isinf(a.imag()));
+  }
   template <Integer T>
-  Bool operator()(T) const { return Bool(false); }
+  Bool operator()(T) const {
+    return Bool(false);
+  }
   Bool operator()(Bool) const { return Bool(false); }
 };
 struct IsFinite {
   template <Float T>
-  Bool operator()(T a) const { return Bool(std::isfinite(a)); }
+  Bool operator()(T a) const {
+    return Bool(std::isfinite(a));
+  }
   template <Complex T>
-  Bool operator()(T a) const { return Bool(std::isfinite(a.real()) && std::isfinite(a.imag())); }
+  Bool operator()(T a) const {
+    return Bool(std::isfinite(a.real()) && std::isfinite(a.imag()));
+  }
   template <Integer T>
-  Bool operator()(T) const { return Bool(true); }
+  Bool operator()(T) const {
+    return Bool(true);
+  }
   Bool operator()(Bool) const { return Bool(true); }
 };
 struct RealPart {
   template <Complex T>
-  typename T::value_type operator()(T a) const { return a.real(); }
+  typename T::value_type operator()(T a) const {
+    return a.real();
+  }
   template <class T>
-    requires(!Complex<T>)
-  T operator()(T a) const { return a; }
+  requires(!Complex<T>) T operator()(T a) const { return a; }
 };
 struct ImaginaryPart {
   template <Complex T>
-  typename T::value_type operator()(T a) const { return a.imag(); }
+  typename T::value_type operator()(T a) const {
+    return a.imag();
+  }
   template <class T>
-    requires(!Complex<T>)
-  T operator()(T) const { return T(0); }
+  requires(!Complex<T>) T operator()(T) const { return T(0); }
 };
 struct Conjugate {
   template <Complex T>
-  T operator()(T a) const { return {a.real(), -a.imag()}; }
+  T operator()(T a) const {
+    return {a.real(), -a.imag()};
+  }
   template <Real T>
-  T operator()(T a) const { return a; }
+  T operator()(T a) const {
+    return a;
+  }
 };
 
 constexpr ElementwiseFunction kFunctions[]{
@@ -117,7 +165,10 @@ constexpr ElementwiseFunction kFunctions[]{
     {.name = "signbit", .arity = 1, .loops = unary_table<SignBit>(), .doc = "True where the sign bit is set."},
     {.name = "isnan", .arity = 1, .loops = unary_table<IsNan>(), .doc = "True where x is NaN."},
     {.name = "isinf", .arity = 1, .loops = unary_table<IsInf>(), .doc = "True where x is infinite."},
-    {.name = "isfinite", .arity = 1, .loops = unary_table<IsFinite>(), .doc = "True where x is neither NaN nor infinite."},
+    {.name = "isfinite",
+     .arity = 1,
+     .loops = unary_table<IsFinite>(),
+     .doc = "True where x is neither NaN nor infinite."},
     {.name = "real", .arity = 1, .loops = unary_table<RealPart>(), .doc = "The real part."},
     {.name = "imag", .arity = 1, .loops = unary_table<ImaginaryPart>(), .doc = "The imaginary part."},
     {.name = "conj", .arity = 1, .loops = unary_table<Conjugate>(), .doc = "The complex conjugate."},

@@ -1,5 +1,6 @@
 // Computes a kernel as the executor does, block by block, on arrays that lie in plain memory.
 #pragma once
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -30,8 +31,8 @@ TestArray test_array(DType dtype, Shape shape, const std::vector<T>& values) {
 // How a reduction's blocks are put together.
 enum class Merging { one_by_one, two_halves };
 
-// The result of output 0, computed in blocks of at most `block` of the kernel's domain. Checks what a kernel promises of
-// boxes and extents on the way (throws std::logic_error).
+// The result of output 0, computed in blocks of at most `block` of the kernel's domain. Checks what a kernel promises
+// of boxes and extents on the way (throws std::logic_error).
 TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, const Shape& block,
                    Merging merging = Merging::one_by_one);
 // The same in one block.

@@ -1,9 +1,10 @@
 // What kernels tell the planner, and the messages of what they refuse.
+#include "engine/expr/kernel.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "engine/expr/kernel.h"
 #include "evaluate.h"
 #include "storage/error.h"
 
@@ -62,7 +63,8 @@ TEST(Elementwise, BoundedExtentsStayBounds) {
 }
 
 TEST(Reduction, TellsStatesAndOutputBoxes) {
-  const auto mean = resolve(spec("mean", {ArraySpec(kFloat32, {10, 20, 30})}, {{"axis", std::vector<std::int64_t>{2, 0}}}));
+  const auto mean =
+      resolve(spec("mean", {ArraySpec(kFloat32, {10, 20, 30})}, {{"axis", std::vector<std::int64_t>{2, 0}}}));
   ASSERT_NE(mean->reduction(), nullptr);
   EXPECT_EQ(mean->reduction()->axes, (std::vector<std::size_t>{0, 2}));
   EXPECT_EQ(mean->reduction()->states, std::vector<DType>{kFloat64});

@@ -6,12 +6,16 @@ value-based casting of numbers and 0-d arrays is avoided by converting them to t
 import itertools
 import json
 import sys
+import warnings
 
 import numpy as np
 
+np.seterr(all="ignore")
+warnings.simplefilter("ignore")
 SEED = 20240601
 rng = np.random.default_rng(SEED)
 blob = bytearray()
+places = {}
 cases = []
 
 BOOL = ["bool"]
@@ -25,12 +29,13 @@ REAL = INTS + FLOATS
 
 
 def put(array):
-    """Appends an array's elements in C order; returns where."""
-    while len(blob) % 16:
-        blob.append(0)
-    at = len(blob)
-    blob.extend(np.ascontiguousarray(array).tobytes())
-    return at
+    """Appends an array's elements in C order, once for equal ones; returns where."""
+    content = np.ascontiguousarray(array).tobytes()
+    if content not in places:
+        blob.extend(bytes(-len(blob) % 16))
+        places[content] = len(blob)
+        blob.extend(content)
+    return places[content]
 
 
 def values(dtype, shape, small=False, special=True):
@@ -140,7 +145,7 @@ def binary(name, ufunc, types, small=False, ulps=0, pairs=None, adjust=None, pro
         for j, (sa, sb) in enumerate(SHAPES):
             a, b = values(ta, sa, small), values(tb, sb, small)
             if adjust:
-                a, b = (np.asarray(x) for x in adjust(a, b))
+                a, b = (np.asarray(x).astype(t) for x, t in zip(adjust(a, b), (ta, tb)))
             dtype = (promote or result_type)([a, b])
             case(name, [a, b], call(ufunc, [a, b], dtype), layout=LAYOUTS[(k + j) % 4], ulps=ulps,
                  label=f"{ta}{list(sa)} {tb}{list(sb)}")
@@ -151,7 +156,7 @@ def unary(name, ufunc, types, small=False, ulps=0, compute=None, adjust=None, re
         for j, s in enumerate([(40,), (5, 9), (2, 3, 4), (), (3, 0)]):
             a = values(t, s, small)
             if adjust:
-                a = np.asarray(adjust(a))
+                a = np.asarray(adjust(a)).astype(t)
             dtype = np.dtype((compute or {}).get(t, t))
             case(name, [a], call(ufunc, [a], dtype, result(dtype) if result else None), layout=LAYOUTS[(k + j) % 4],
                  ulps=ulps, label=f"{t}{list(s)}")
@@ -335,7 +340,7 @@ def reductions():
                 small = name in ("var", "std", "mean", "prod") or t in FLOATS + COMPLEX
                 a = values(t, shape, small=small, special=special)
                 if name == "prod" and t not in BOOL + INTS:
-                    a = (np.sign(a.real) * (0.9 + np.abs(a) % 0.2)).astype(t)
+                    a = np.asarray(np.sign(a.real) * (0.9 + np.abs(a) % 0.2)).astype(t)
                 if name in ("any", "all"):
                     a[rng.random(shape) < 0.5] = name == "all"
                 for axis in axes_of(name, len(shape)):
@@ -364,7 +369,7 @@ def reduce_case(name, ufunc, a, axis, keepdims, layout, **more):
     exact = expected.dtype.kind in "biu" or name in ("min", "max")
     params = {"axis": axis, "keepdims": keepdims}
     params.update({"correction" if k == "ddof" else k: v for k, v in more.items()})
-    case(name, [a], expected, params=params, layout=layout, ulps=0 if exact else 1024 if t in COMPLEX + FLOATS else 64,
+    case(name, [a], expected, params=params, layout=layout, ulps=0 if exact else 1024,
          label=f"{t}{list(a.shape)} axis={axis} {more}")
 
 
@@ -391,12 +396,9 @@ def special_reductions():
     for name, ufunc in [("sum", np.sum), ("prod", np.prod), ("any", np.any), ("all", np.all)]:
         for axis in [None, 0, 1]:
             reduce_case(name, ufunc, empty, axis, False, "contiguous")
-    import warnings
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for axis in [None, 0, 1]:
-            reduce_case("mean", np.mean, empty, axis, False, "contiguous")
-            reduce_case("var", np.var, empty, axis, False, "contiguous")
+    for axis in [None, 0, 1]:
+        reduce_case("mean", np.mean, empty, axis, False, "contiguous")
+        reduce_case("var", np.var, empty, axis, False, "contiguous")
     reduce_case("min", np.min, empty, 1, False, "contiguous")
     case("min", [empty], None, params={"axis": 0}, label="min of nothing")
     case("argmax", [empty], None, label="argmax of nothing")

@@ -84,7 +84,8 @@ TestArray expected_of(const json& entry) {
   const json& expected = entry.at("expected");
   TestArray array(dtype_from_name(expected.at("dtype").get<std::string>()).value(), expected.at("shape").get<Shape>());
   if (!array.bytes.empty())
-    std::memcpy(array.bytes.data(), reference().bytes.data() + expected.at("at").get<std::size_t>(), array.bytes.size());
+    std::memcpy(array.bytes.data(), reference().bytes.data() + expected.at("at").get<std::size_t>(),
+                array.bytes.size());
   return array;
 }
 
@@ -130,10 +131,14 @@ std::string element_text(DType dtype, const std::byte* at) {
     std::memcpy(&value, at, sizeof value);
     text << +value;
   };
-  if (dtype == kFloat32) print(float{});
-  else if (dtype == kFloat64) print(double{});
-  else if (dtype == kComplex64) print(std::complex<float>{});
-  else if (dtype == kComplex128) print(std::complex<double>{});
+  if (dtype == kFloat32)
+    print(float{});
+  else if (dtype == kFloat64)
+    print(double{});
+  else if (dtype == kComplex64)
+    print(std::complex<float>{});
+  else if (dtype == kComplex128)
+    print(std::complex<double>{});
   else
     for (std::size_t k = dtype.size; k-- > 0;) text << std::hex << static_cast<int>(at[k]) << ' ';
   return text.str();
