@@ -100,7 +100,7 @@ struct Malloc {
 };
 
 // Through the C interface, because the C++ layer would refuse: one row more than the capacity.
-struct Rows {
+struct TooMany {
   static constexpr auto meta = decl("bad.rows/1", "x:f8[n] -> y:f8[<=n]", "Says more rows than its bound.")
                                    .param(integer("where", -1))
                                    .call_bytes("0", exact)
@@ -120,4 +120,4 @@ struct Rows {
 
 }  // namespace
 
-CUBOID_PLUGIN("bad", "1.0.0", Abort, Crash, Leave, Throw, Loop, Acquire<true>, Acquire<false>, Malloc, Rows)
+CUBOID_PLUGIN("bad", "1.0.0", Abort, Crash, Leave, Throw, Loop, Acquire<true>, Acquire<false>, Malloc, TooMany)
