@@ -11,7 +11,8 @@
 namespace cuboid {
 
 // The bytes that the pool charges for a request: the size class that holds it. Classes are multiples of 4 KiB, eight to
-// a doubling, so that rounding adds at most 12.5 %. Pure: the planner rounds with it, the pool allocates with it. 0 -> 0.
+// a doubling, so that rounding adds at most 12.5 %. Pure: the planner rounds with it, the pool allocates with it. 0 ->
+// 0.
 std::size_t class_bytes(std::size_t bytes);
 
 class MemoryAccount;
@@ -28,7 +29,7 @@ class Buffer {
   ~Buffer() { release(); }
 
   std::byte* data() const { return data_; }
-  std::size_t size() const { return size_; }           // as asked for
+  std::size_t size() const { return size_; }  // as asked for
   std::span<std::byte> bytes() const { return {data_, size_}; }
   explicit operator bool() const { return data_ != nullptr; }
   void release();  // gives the memory back to the pool and to the account; idempotent

@@ -32,7 +32,8 @@ class CodecChain {
 
   // Encodes a whole chunk into the front of `into` (at least encoded_bound() bytes) and returns the length. Throws
   // Error{unsupported} for codecs that are read only.
-  virtual std::size_t encode(std::span<const std::byte> chunk, std::span<std::byte> into, MemoryAccount& account) const = 0;
+  virtual std::size_t encode(std::span<const std::byte> chunk, std::span<std::byte> into,
+                             MemoryAccount& account) const = 0;
   // Decodes into exactly the chunk's bytes. Any mismatch of length, checksum or content is Error{corrupt}. Never
   // allocates what an untrusted header asks for.
   virtual void decode(std::span<const std::byte> encoded, std::span<std::byte> chunk, MemoryAccount& account) const = 0;
@@ -43,8 +44,8 @@ class CodecChain {
   virtual nlohmann::json to_json() const = 0;
 };
 
-// From a Zarr v3 codec list. Throws Error{invalid | unsupported} that names the codec and key at fault, or where a chunk
-// exceeds what a codec can hold (checked here, not at the first write).
+// From a Zarr v3 codec list. Throws Error{invalid | unsupported} that names the codec and key at fault, or where a
+// chunk exceeds what a codec can hold (checked here, not at the first write).
 std::shared_ptr<const CodecChain> make_codec_chain(const nlohmann::json& v3_codecs, const ChunkSpec& chunk);
 
 // A v3 codec list by name, as `codecs:` and --codecs take it ("blosc-lz4", "zstd", "gzip", "none", ...), or for a JSON

@@ -13,14 +13,22 @@ enum class ErrorKind { not_found, corrupt, io, invalid, unsupported, over_budget
 
 constexpr std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::not_found: return "not_found";
-    case ErrorKind::corrupt: return "corrupt";
-    case ErrorKind::io: return "io";
-    case ErrorKind::invalid: return "invalid";
-    case ErrorKind::unsupported: return "unsupported";
-    case ErrorKind::over_budget: return "over_budget";
-    case ErrorKind::plugin: return "plugin";
-    case ErrorKind::cancelled: return "cancelled";
+    case ErrorKind::not_found:
+      return "not_found";
+    case ErrorKind::corrupt:
+      return "corrupt";
+    case ErrorKind::io:
+      return "io";
+    case ErrorKind::invalid:
+      return "invalid";
+    case ErrorKind::unsupported:
+      return "unsupported";
+    case ErrorKind::over_budget:
+      return "over_budget";
+    case ErrorKind::plugin:
+      return "plugin";
+    case ErrorKind::cancelled:
+      return "cancelled";
   }
   return "unknown";
 }

@@ -38,19 +38,23 @@ class Store {
   // Error{corrupt} where the value is longer than `into`: the caller knows the largest length that is right.
   virtual std::optional<std::size_t> read(std::string_view key, std::span<std::byte> into) const = 0;
   // Reads exactly into.size() bytes from `offset`; Error{corrupt} where the value is shorter. nullopt: not found.
-  virtual std::optional<std::size_t> read_range(std::string_view key, std::uint64_t offset, std::span<std::byte> into) const = 0;
+  virtual std::optional<std::size_t> read_range(std::string_view key, std::uint64_t offset,
+                                                std::span<std::byte> into) const = 0;
   virtual std::optional<Stamp> stamp(std::string_view key) const = 0;
 
   // Atomic: readers see the old value or the new one, whole, whatever kills the writer. The parts are written one after
   // another. `durable` also survives loss of power. Parent folders are made as needed.
   virtual void put(std::string_view key, std::span<const std::span<const std::byte>> parts, bool durable = false) = 0;
-  void put(std::string_view key, std::span<const std::byte> value, bool durable = false) { put(key, {&value, 1}, durable); }
-  virtual void erase(std::string_view key) = 0;               // no fault where there is none
-  virtual void erase_prefix(std::string_view prefix) = 0;     // everything at or below a folder ("" is the whole store)
+  void put(std::string_view key, std::span<const std::byte> value, bool durable = false) {
+    put(key, {&value, 1}, durable);
+  }
+  virtual void erase(std::string_view key) = 0;            // no fault where there is none
+  virtual void erase_prefix(std::string_view prefix) = 0;  // everything at or below a folder ("" is the whole store)
 
   // Every key at or below the folder `prefix`, with its stamp, in one pass, in no particular order. Temporary files of
   // unfinished puts are not seen. `foo` never matches `foobar`.
-  virtual void list(std::string_view prefix, const std::function<void(std::string_view key, const Stamp&)>& each) const = 0;
+  virtual void list(std::string_view prefix,
+                    const std::function<void(std::string_view key, const Stamp&)>& each) const = 0;
   // Names directly below a folder: values, and folders with a trailing '/'. Sorted.
   virtual std::vector<std::string> list_dir(std::string_view prefix) const = 0;
 };

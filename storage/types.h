@@ -105,7 +105,7 @@ class Grid {
   std::int64_t size() const { return size_; }      // number of blocks (1 for a scalar)
   Shape index(std::int64_t linear) const;          // C order
   std::int64_t linear(const Shape& index) const;
-  Box box(const Shape& index) const;               // clipped at the shape
+  Box box(const Shape& index) const;  // clipped at the shape
   Box box(std::int64_t linear_index) const { return box(index(linear_index)); }
   // The range of block indices (as a box in block-index space) that a box of elements meets.
   Box blocks_meeting(const Box& box) const;

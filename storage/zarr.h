@@ -19,14 +19,14 @@ namespace cuboid {
 struct ArrayMetadata {
   int zarr_format = 3;
   Shape shape;
-  Shape chunks;                                  // inner chunks where sharded
-  std::optional<Shape> shards;                   // outer chunks where sharded
+  Shape chunks;                 // inner chunks where sharded
+  std::optional<Shape> shards;  // outer chunks where sharded
   DType dtype;
-  std::vector<std::byte> fill;                   // one element, native order; zeros where v2 says null
-  bool fill_undefined = false;                   // v2 "fill_value": null
-  nlohmann::json codecs;                         // the v3 list; v2 compressor, filters, order and byte order translated
-  std::string chunk_key_encoding = "default";    // v3: "default" | "v2"
-  char separator = '/';                          // between chunk indices in keys
+  std::vector<std::byte> fill;                 // one element, native order; zeros where v2 says null
+  bool fill_undefined = false;                 // v2 "fill_value": null
+  nlohmann::json codecs;                       // the v3 list; v2 compressor, filters, order and byte order translated
+  std::string chunk_key_encoding = "default";  // v3: "default" | "v2"
+  char separator = '/';                        // between chunk indices in keys
   std::vector<std::optional<std::string>> dimension_names;  // empty: none stated
   nlohmann::json attributes = nlohmann::json::object();
 
@@ -51,7 +51,6 @@ struct Written {
   std::uint32_t crc32c = 0;
 };
 
-
 // Cheap to copy, immutable, thread-safe. Refers to a store and a path below it.
 class ZarrArray {
  public:
@@ -68,19 +67,23 @@ class ZarrArray {
   const Store& store() const;
   Store& mutable_store() const;
   const std::string& path() const;
-  std::string name() const;  // for messages: store and path
+  std::string name() const;                            // for messages: store and path
   std::string key_of(const Shape& chunk_index) const;  // full key below the store
 
-  // Reads a box into `into` (same shape, any strides). Missing chunks read as fill. Chunks inside the box are decoded in
-  // place where strides allow. Throws Error{corrupt | io} with array, chunk and file.
+  // Reads a box into `into` (same shape, any strides). Missing chunks read as fill. Chunks inside the box are decoded
+  // in place where strides allow. Throws Error{corrupt | io} with array, chunk and file.
   void read(const Box& box, const View& into, MemoryAccount& account) const;
   // The box of whole write-chunks at `chunk_index`, from a view of its extents clipped at the array; padded with fill.
   // skip_fill: an all-fill chunk is not stored (compared bitwise) and a stored one is erased.
   Written write_chunk(const Shape& chunk_index, const ConstView& from, MemoryAccount& account, bool skip_fill = true,
                       bool durable = false) const;
-  // Account bytes that read() of a box of at most `extents` and write_chunk() may take. `aligned`: boxes begin at chunk borders.
+  // The most account bytes that read() takes for any box of `extents` (clipped at the array's end) into a contiguous
+  // view. `aligned`: boxes begin at chunk borders.
   std::size_t read_memory(const Shape& extents, bool aligned) const;
-  std::size_t write_memory() const;
+  // The most that write_chunk() takes. `contiguous`: every view is C-contiguous, so that whole chunks are not staged.
+  std::size_t write_memory(bool contiguous = false) const;
+  // The same for views of these extents only (a chunk's, or clipped ones).
+  std::size_t write_memory(const Shape& extents, bool contiguous) const;
 
  private:
   struct State;

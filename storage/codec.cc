@@ -1,0 +1,374 @@
+// The chain of an array's codecs, and the table of codecs that there are.
+#include "storage/codec.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "storage/codec_layout.h"
+#include "storage/codec_stage.h"
+#include "storage/crc32c.h"
+
+namespace cuboid {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kChecksumBytes = 4;
+constexpr std::size_t kMaxCodecs = 32;
+
+void append_checksum(std::span<std::byte> room, std::size_t length) {
+  const std::uint32_t crc = crc32c(room.first(length));
+  for (std::size_t i = 0; i < kChecksumBytes; ++i) room[length + i] = static_cast<std::byte>(crc >> (8 * i));
+}
+
+std::span<const std::byte> verified(std::span<const std::byte> bytes) {
+  if (bytes.size() < kChecksumBytes) throw_corrupt("crc32c", "has " + std::to_string(bytes.size()) + " bytes only");
+  const auto content = bytes.first(bytes.size() - kChecksumBytes);
+  std::uint32_t stored = 0;
+  for (std::size_t i = kChecksumBytes; i-- > 0;) {
+    stored = stored << 8 | std::to_integer<std::uint32_t>(bytes[content.size() + i]);
+  }
+  if (crc32c(content) != stored) throw_corrupt("crc32c", "does not match its checksum: the stored bytes have changed");
+  return content;
+}
+
+// A stage and the checksums that follow it: they are computed in place, in the buffer that the stage filled.
+struct Move {
+  StagePtr stage;
+  std::size_t checksums = 0;
+  std::size_t decoded_bound = 0;  // the most that its decoded side ever holds
+  std::size_t encoded_bound = 0;  // checksums included
+};
+
+// The moves of a chain run from buffer to buffer: the first reads the chunk, the last writes the destination, and what
+// lies between is pooled. A layout that only swaps bytes needs no buffer when decoding: it is undone in the chunk.
+class Chain final : public CodecChain {
+ public:
+  Chain(json codecs, std::unique_ptr<const Layout> layout, std::size_t chunk_bytes)
+      : json_(std::move(codecs)), chunk_bytes_(chunk_bytes), layout_(layout.get()) {
+    moves_.push_back({std::move(layout), 0, chunk_bytes, chunk_bytes});
+  }
+
+  void add_checksum() {
+    ++moves_.back().checksums;
+    moves_.back().encoded_bound += kChecksumBytes;
+    identity_ = false;
+  }
+
+  void add(StagePtr stage, const std::string& codec) {
+    const std::size_t decoded = moves_.back().encoded_bound;
+    if (decoded > stage->limit()) {
+      throw Error(ErrorKind::invalid, "codec '" + codec + "' holds at most " + std::to_string(stage->limit()) +
+                                          " bytes and is given chunks of " + std::to_string(decoded) +
+                                          ": choose smaller chunks or another codec");
+    }
+    const std::size_t encoded = stage->bound(decoded);
+    identity_ = false;
+    // An untouched chunk needs no move of its own before the first compressor.
+    if (moves_.size() == 1 && moves_[0].checksums == 0 && layout_->identity()) {
+      kept_layout_ = std::move(moves_[0].stage);
+      moves_.clear();
+    }
+    moves_.push_back({std::move(stage), 0, decoded, encoded});
+  }
+
+  void finish() {
+    const Plan decode = decode_plan();
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < moves_.size(); ++i) {
+      const bool last = i + 1 == moves_.size();
+      const std::size_t target = last ? 0 : class_bytes(moves_[i].encoded_bound);
+      const std::size_t scratch = moves_[i].stage->encode_scratch(moves_[i].decoded_bound);
+      encode_scratch_ = std::max(encode_scratch_, before + target + scratch);
+      before = target;
+    }
+    before = 0;
+    for (std::size_t i = moves_.size(); i-- > decode.first;) {
+      const std::size_t target = i == decode.first ? 0 : class_bytes(moves_[i].decoded_bound);
+      const std::size_t scratch = moves_[i].stage->decode_scratch(moves_[i].decoded_bound);
+      decode_scratch_ = std::max(decode_scratch_, before + target + scratch);
+      before = target;
+    }
+  }
+
+  std::size_t encoded_bound() const override { return moves_.back().encoded_bound; }
+  std::size_t encode_scratch() const override { return encode_scratch_; }
+  std::size_t decode_scratch() const override { return decode_scratch_; }
+  bool identity() const override { return identity_ && layout_->identity(); }
+  json to_json() const override { return json_; }
+
+  std::size_t encode(std::span<const std::byte> chunk, std::span<std::byte> into,
+                     MemoryAccount& account) const override {
+    check_chunk(chunk.size());
+    if (into.size() < encoded_bound()) {
+      throw Error(ErrorKind::invalid, "encoding into " + std::to_string(into.size()) + " bytes: expected room for " +
+                                          std::to_string(encoded_bound()));
+    }
+    Buffer held;
+    std::span<const std::byte> current = chunk;
+    for (std::size_t i = 0; i < moves_.size(); ++i) {
+      const Move& move = moves_[i];
+      Buffer next;
+      std::span<std::byte> target = into;
+      if (i + 1 < moves_.size()) {
+        next = account.acquire(move.encoded_bound);
+        target = next.bytes();
+      }
+      std::size_t length = move.stage->encode(current, target, account);
+      for (std::size_t n = 0; n < move.checksums; ++n, length += kChecksumBytes) append_checksum(target, length);
+      current = target.first(length);
+      held = std::move(next);
+    }
+    return current.size();
+  }
+
+  void decode(std::span<const std::byte> encoded, std::span<std::byte> chunk, MemoryAccount& account) const override {
+    check_chunk(chunk.size());
+    const Plan plan = decode_plan();
+    Buffer held;
+    std::span<const std::byte> current = encoded;
+    for (std::size_t i = moves_.size(); i-- > plan.first;) {
+      const Move& move = moves_[i];
+      for (std::size_t n = 0; n < move.checksums; ++n) current = verified(current);
+      Buffer next;
+      std::span<std::byte> target = chunk;
+      if (i > plan.first) {
+        next = account.acquire(move.decoded_bound);
+        target = next.bytes();
+      }
+      current = target.first(move.stage->decode(current, target, account));
+      held = std::move(next);
+    }
+    if (current.size() != chunk.size()) {
+      throw Error(ErrorKind::corrupt, "decodes to " + std::to_string(current.size()) + " bytes: expected a chunk of " +
+                                          std::to_string(chunk.size()));
+    }
+    if (plan.swap_in_chunk) layout_->swap_in_place(chunk);
+  }
+
+ private:
+  struct Plan {
+    std::size_t first = 0;       // the move that fills the chunk
+    bool swap_in_chunk = false;  // the layout's move is left out and undone in the chunk instead
+  };
+  Plan decode_plan() const {
+    const bool skip =
+        moves_.size() > 1 && moves_[0].stage.get() == layout_ && !layout_->permuted() && moves_[0].checksums == 0;
+    return {skip ? std::size_t{1} : 0, skip};
+  }
+
+  void check_chunk(std::size_t bytes) const {
+    if (bytes == chunk_bytes_) return;
+    throw Error(ErrorKind::invalid,
+                "a chunk of " + std::to_string(bytes) + " bytes: expected " + std::to_string(chunk_bytes_));
+  }
+
+  json json_;
+  std::size_t chunk_bytes_;
+  const Layout* layout_;  // the stage of the first move, or kept_layout_
+  StagePtr kept_layout_;
+  std::vector<Move> moves_;
+  bool identity_ = true;
+  std::size_t encode_scratch_ = 0, decode_scratch_ = 0;
+};
+
+// --- The table ------------------------------------------------------------------------------------------------------
+
+struct Compressor {
+  std::string_view name;
+  std::string_view alias;  // also read
+  StagePtr (*make)(CodecConfig&, DType);
+};
+constexpr Compressor kCompressors[] = {
+    {"blosc", "numcodecs.blosc", make_blosc}, {"zstd", "numcodecs.zstd", make_zstd},
+    {"gzip", "numcodecs.gzip", make_gzip},    {"numcodecs.zlib", "zlib", make_zlib},
+    {"numcodecs.lz4", "lz4", make_lz4},       {"numcodecs.bz2", "bz2", make_bz2},
+    {"numcodecs.lzma", "lzma", make_lzma},
+};
+
+struct Named {
+  const char* name;
+  const char* doc;
+  const char* json;  // what follows the bytes codec; @T stands for the item size, @S for the shuffle that fits it
+};
+constexpr Named kNamed[] = {
+    {"none", "elements as they are", "[]"},
+    {"blosc-lz4", "Blosc: shuffle, LZ4 level 5: the fastest, the default",
+     R"([{"name":"blosc","configuration":{"cname":"lz4","clevel":5,"shuffle":"@S","typesize":@T,"blocksize":0}}])"},
+    {"blosc-lz4hc", "Blosc: shuffle, LZ4HC level 5",
+     R"([{"name":"blosc","configuration":{"cname":"lz4hc","clevel":5,"shuffle":"@S","typesize":@T,"blocksize":0}}])"},
+    {"blosc-blosclz", "Blosc: shuffle, BloscLZ level 5",
+     R"([{"name":"blosc","configuration":{"cname":"blosclz","clevel":5,"shuffle":"@S","typesize":@T,"blocksize":0}}])"},
+    {"blosc-zlib", "Blosc: shuffle, zlib level 5",
+     R"([{"name":"blosc","configuration":{"cname":"zlib","clevel":5,"shuffle":"@S","typesize":@T,"blocksize":0}}])"},
+    {"blosc-zstd", "Blosc: shuffle, Zstandard level 5: small, for archives",
+     R"([{"name":"blosc","configuration":{"cname":"zstd","clevel":5,"shuffle":"@S","typesize":@T,"blocksize":0}}])"},
+    {"zstd", "Zstandard level 3", R"([{"name":"zstd","configuration":{"level":3,"checksum":false}}])"},
+    {"gzip", "gzip level 5", R"([{"name":"gzip","configuration":{"level":5}}])"},
+    {"zlib", "zlib level 5", R"([{"name":"numcodecs.zlib","configuration":{"level":5}}])"},
+    {"lz4", "LZ4", R"([{"name":"numcodecs.lz4","configuration":{"acceleration":1}}])"},
+    {"bz2", "bzip2 level 5", R"([{"name":"numcodecs.bz2","configuration":{"level":5}}])"},
+    {"lzma", "LZMA (xz) preset 3",
+     R"([{"name":"numcodecs.lzma","configuration":{"format":1,"check":-1,"preset":3,"filters":null}}])"},
+};
+
+// --- From JSON ------------------------------------------------------------------------------------------------------
+
+struct CodecEntry {
+  std::string name;
+  json configuration;
+};
+
+CodecEntry parse_entry(const json& entry) {
+  if (entry.is_string()) return {entry.get<std::string>(), json::object()};  // the short-hand of Zarr 3.1
+  if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) {
+    throw Error(ErrorKind::invalid, "codecs: " + entry.dump() + ": expected {\"name\": ..., \"configuration\": {...}}");
+  }
+  for (const auto& [key, value] : entry.items()) {
+    if (key != "name" && key != "configuration" && key != "must_understand") {
+      throw Error(ErrorKind::unsupported,
+                  "codec '" + entry["name"].get<std::string>() + "': unknown key '" + key + "'");
+    }
+  }
+  return {entry["name"].get<std::string>(), entry.value("configuration", json::object())};
+}
+
+void add_transpose(CodecConfig& config, Layout& layout, std::size_t rank) {
+  const json* order = config.value("order");
+  std::vector<std::size_t> axes(rank);
+  if (order && order->is_string() && (*order == "C" || *order == "F")) {  // drafts of Zarr v3 wrote these
+    for (std::size_t axis = 0; axis < rank; ++axis) axes[axis] = *order == "C" ? axis : rank - 1 - axis;
+  } else {
+    const auto refuse = [&] {
+      config.fail("'order' is " + (order ? order->dump() : "missing") + ": expected a permutation of the " +
+                  std::to_string(rank) + " axes");
+    };
+    if (!order || !order->is_array() || order->size() != rank) refuse();
+    std::vector<bool> seen(rank, false);
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      const json& entry = (*order)[axis];
+      if (!entry.is_number_unsigned() || entry.get<std::uint64_t>() >= rank || seen[entry.get<std::size_t>()]) refuse();
+      axes[axis] = entry.get<std::size_t>();
+      seen[axes[axis]] = true;
+    }
+  }
+  layout.transpose(axes);
+}
+
+void set_byte_order(CodecConfig& config, Layout& layout, DType dtype) {
+  const std::string native = std::endian::native == std::endian::little ? "little" : "big";
+  const bool needed = dtype.size > 1;
+  const std::string endian = needed ? config.text("endian") : config.text("endian", native);
+  if (endian != "little" && endian != "big") config.fail("'endian' is '" + endian + "': expected little or big");
+  layout.set_swapped(endian != native);
+}
+
+const Compressor* find_compressor(const std::string& name) {
+  const auto found = std::find_if(std::begin(kCompressors), std::end(kCompressors),
+                                  [&](const Compressor& c) { return name == c.name || name == c.alias; });
+  return found == std::end(kCompressors) ? nullptr : found;
+}
+
+[[noreturn]] void throw_unknown(const std::string& name) {
+  std::string known = "transpose, bytes, crc32c";
+  for (const Compressor& compressor : kCompressors) known += ", " + std::string(compressor.name);
+  throw Error(ErrorKind::unsupported, "codec '" + name + "' is not known: expected one of " + known);
+}
+
+[[noreturn]] void throw_order(const std::string& name) {
+  throw Error(ErrorKind::invalid, "codec '" + name +
+                                      "' is out of order: expected any transpose first, then bytes, "
+                                      "then compressors and checksums");
+}
+
+}  // namespace
+
+std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const ChunkSpec& chunk) {
+  if (!v3_codecs.is_array() || v3_codecs.empty() || v3_codecs.size() > kMaxCodecs) {
+    throw Error(ErrorKind::invalid, "codecs: expected a list of 1 to 32 codecs, one of them 'bytes'");
+  }
+  auto layout = std::make_unique<Layout>(chunk.dtype, chunk.shape);
+  const std::size_t chunk_bytes = byte_count(chunk.shape, chunk.dtype);
+  std::shared_ptr<Chain> chain;
+  for (const json& item : v3_codecs) {
+    CodecEntry entry = parse_entry(item);
+    CodecConfig config(entry.name, std::move(entry.configuration));
+    if (entry.name == "transpose") {
+      if (chain) throw_order(entry.name);
+      add_transpose(config, *layout, chunk.shape.size());
+    } else if (entry.name == "bytes" || entry.name == "endian") {  // "endian": drafts of Zarr v3
+      if (chain) throw_order(entry.name);
+      set_byte_order(config, *layout, chunk.dtype);
+      chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+    } else if (entry.name == "crc32c" || entry.name == "numcodecs.crc32c") {
+      if (!chain) throw_order(entry.name);
+      chain->add_checksum();
+    } else if (const Compressor* compressor = find_compressor(entry.name)) {
+      if (!chain) throw_order(entry.name);
+      chain->add(compressor->make(config, chunk.dtype), entry.name);
+    } else {
+      throw_unknown(entry.name);
+    }
+    config.check_all_used();
+  }
+  if (!chain) throw Error(ErrorKind::invalid, "codecs: " + v3_codecs.dump() + " has no 'bytes' codec");
+  chain->finish();
+  return chain;
+}
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+void replace_all(std::string& text, std::string_view what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != text.npos; at += by.size()) text.replace(at, what.size(), by);
+}
+
+}  // namespace
+
+json codecs_by_name(const std::string& name, DType dtype) {
+  if (name.find('[') != name.npos) {
+    json list = json::parse(name, nullptr, false);
+    if (list.is_array()) return list;
+    throw Error(ErrorKind::invalid, "codecs '" + name + "' are no JSON list");
+  }
+  const auto found =
+      std::find_if(std::begin(kNamed), std::end(kNamed), [&](const Named& named) { return name == named.name; });
+  if (found == std::end(kNamed)) {
+    const auto nearest = std::min_element(std::begin(kNamed), std::end(kNamed), [&](const Named& a, const Named& b) {
+      return edit_distance(name, a.name) < edit_distance(name, b.name);
+    });
+    throw Error(ErrorKind::invalid, "codecs '" + name + "' are not known: did you mean '" + nearest->name +
+                                        "'? `cuboid array codecs` lists them all");
+  }
+  json bytes = {{"name", "bytes"}};
+  if (dtype.size > 1) bytes["configuration"] = {{"endian", "little"}};
+  std::string rest = found->json;
+  replace_all(rest, "@T", std::to_string(dtype.size));
+  replace_all(rest, "@S", dtype.size > 1 ? "shuffle" : "bitshuffle");
+  json codecs = json::array({std::move(bytes)});
+  for (json& codec : json::parse(rest)) codecs.push_back(std::move(codec));
+  return codecs;
+}
+
+std::vector<CodecName> codec_names() {
+  std::vector<CodecName> names;
+  for (const Named& named : kNamed) names.push_back({named.name, named.doc});
+  return names;
+}
+
+}  // namespace cuboid
