@@ -1,9 +1,11 @@
 """The structure check finds what it should find, in trees made for the purpose."""
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
 
+COUNT = pathlib.Path(__file__).parents[2] / "scripts" / "count_results.py"
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import structure
 
@@ -77,6 +79,25 @@ class Structure(unittest.TestCase):
         self.assertEqual(1, len(findings_of({"engine/util/a.h": ""})))
         self.assertEqual(1, len(findings_of({"storage/BadName.cc": ""})))
         self.assertEqual([], findings_of({"build/dev/util/a.h": ""}))
+
+
+class Counting(unittest.TestCase):
+    """scripts/count_results.py, which has the last word in CI."""
+
+    def count(self, *cases):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write("<testsuites><testsuite>" + "".join(cases) + "</testsuite></testsuites>")
+            file.flush()
+            done = subprocess.run([sys.executable, COUNT, file.name], stdout=subprocess.PIPE, text=True)
+        return done.returncode, done.stdout.strip()
+
+    def test_counts(self):
+        good = '<testcase name="a" status="run"/>'
+        self.assertEqual((0, "2 passed, 0 failed"), self.count(good, '<testcase name="b"/>'))
+        for bad in ("<testcase><failure/></testcase>", "<testcase><error/></testcase>", "<testcase><skipped/></testcase>",
+                    '<testcase status="fail"/>', '<testcase status="notrun"/>'):
+            self.assertEqual((1, "1 passed, 1 failed"), self.count(good, bad))
+        self.assertEqual((1, "0 passed, 0 failed"), self.count())
 
 
 if __name__ == "__main__":
