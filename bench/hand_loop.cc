@@ -148,7 +148,7 @@ void mean0(const std::string& a, const std::string& result) {
   }
 }
 
-// Chunks (r, c) become (2r, c/2): two chunks, one above the other, are read whole and written as two side by side.
+// Chunks (r, c) become (2r, c/2), for an even number of rows of chunks: two chunks, one above the other, are read whole and written as two side by side.
 void rechunk(const std::string& a, const std::string& result) {
   const auto in = ZarrFile::open(a);
   const auto [rows, columns] = in.chunks();

@@ -26,7 +26,7 @@ def test_hand_written_loop(tmp_path, loop):
         subprocess.run([BUILD / "hand_loop", "2", *arguments], check=True, cwd=tmp_path)
 
     for seed, name in ((1, "a"), (2, "b")):
-        hand_loop("make", name, "200", "300", "40", "50", str(seed))
+        hand_loop("make", name, "240", "300", "40", "50", str(seed))
     inputs, function = LOOPS[loop]
     hand_loop(loop, *inputs, "out")
     a, b = arrays.read(tmp_path / "a"), arrays.read(tmp_path / "b")
