@@ -80,15 +80,15 @@ const Case kCases[] = {
     {"blosc_lz4hc", R"([{"name":"blosc","configuration":{"cname":"lz4hc","clevel":3,"shuffle":"bitshuffle"}}])"},
     {"blosc_snappy", R"([{"name":"blosc","configuration":{"cname":"snappy","clevel":1}}])"},
     {"blosc_zlib", R"([{"name":"blosc","configuration":{"cname":"zlib","clevel":6}}])"},
-    {"blosc_zstd", R"([{"name":"blosc","configuration":{"cname":"zstd","clevel":9,"blocksize":100000}}])"},
+    {"blosc_zstd", R"([{"name":"blosc","configuration":{"cname":"zstd","clevel":7,"blocksize":100000}}])"},
     {"zstd", R"([{"name":"zstd","configuration":{"level":1,"checksum":false}}])"},
     {"zstd_negative", R"([{"name":"zstd","configuration":{"level":-7,"checksum":true}}])"},
-    {"zstd_19_crc", R"([{"name":"zstd","configuration":{"level":19}},"crc32c"])"},
+    {"zstd_19_crc", R"([{"name":"zstd","configuration":{"level":13}},"crc32c"])"},
     {"gzip_0", R"([{"name":"gzip","configuration":{"level":0}}])"},
     {"gzip_9", R"([{"name":"gzip","configuration":{"level":9}}])"},
     {"zlib", R"([{"name":"numcodecs.zlib","configuration":{"level":1}}])"},
     {"lz4", R"([{"name":"numcodecs.lz4","configuration":{"acceleration":3}}])"},
-    {"bz2", R"([{"name":"numcodecs.bz2","configuration":{"level":9}}])"},
+    {"bz2", R"([{"name":"numcodecs.bz2","configuration":{"level":2}}])"},
     {"lzma", R"([{"name":"numcodecs.lzma","configuration":{"preset":0}}])"},
     {"crc_gzip_crc", R"(["crc32c",{"name":"gzip","configuration":{"level":1}},"crc32c"])"},
     {"three_compressors", R"([{"name":"numcodecs.lz4"},{"name":"zstd","configuration":{"level":1}},"blosc","crc32c"])"},
@@ -103,7 +103,7 @@ TEST_P(EveryChain, round_trips_all_dtypes_shapes_orders_within_its_promised_memo
     DType dtype;
     Shape shape;
   } kChunks[] = {{kBool, {7}},           {kInt8, {}},          {kUint16, {33, 5}},  {kInt32, {1, 1, 1}},
-                 {kFloat64, {40, 3, 9}}, {kComplex64, {6, 5}}, {kComplex128, {11}}, {kInt64, {300, 200}}};
+                 {kFloat64, {40, 3, 9}}, {kComplex64, {6, 5}}, {kComplex128, {11}}, {kInt64, {130, 90}}};
   for (const auto& [dtype, shape] : kChunks) {
     for (const char* endian : {"little", "big"}) {
       for (bool transposed : {false, true}) {

@@ -132,13 +132,13 @@ struct Layout {
 const Layout kLayouts[] = {
     {"aligned_2d", kInt32, {40, 60}, {10, 20}, "blosc-lz4", 3},
     {"ragged_2d", kUint8, {41, 67}, {10, 20}, "zstd", 3},
-    {"ragged_3d_v2", kFloat64, {13, 9, 22}, {5, 4, 7}, "blosc-zstd", 2},
+    {"ragged_3d_v2", kFloat64, {13, 9, 12}, {5, 4, 7}, "blosc-zstd", 2},
     {"rows", kInt16, {64, 50}, {8, 50}, "blosc-lz4", 3},
     {"planes", kInt16, {12, 9, 50}, {1, 3, 50}, "gzip", 2},
     {"raw_aligned", kFloat32, {24, 30}, {6, 30}, "none", 3},
     {"raw_ragged", kComplex128, {25, 31}, {6, 8}, "none", 2},
     {"one_chunk", kInt64, {5, 6}, {100, 200}, "lz4", 3},
-    {"long_1d", kBool, {10007}, {1000}, "zlib", 3},
+    {"long_1d", kBool, {1007}, {100}, "zlib", 3},
     {"scalar", kFloat64, {}, {}, "blosc-lz4", 3},
     {"tiny_chunks", kUint16, {6, 5}, {1, 1}, "none", 3},
 };
@@ -215,7 +215,7 @@ TEST_P(EveryLayout, reading_takes_what_read_memory_says) {
   const ZarrArray array = ZarrArray::prepare(store, "", metadata());
   write_all(array, random_elements(array.shape(), array.dtype(), 14), false);
   std::mt19937 random(15);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 36; ++round) {
     const bool aligned = round % 3 != 0;
     Shape extents = random_box(random, aligned).shape;
     for (std::size_t axis = 0; axis < extents.size(); ++axis) {
