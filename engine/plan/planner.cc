@@ -80,7 +80,7 @@ Plan make_plan(const PlanRequest& request, const Resolvers& resolvers, const Fac
   for (;;) {
     std::vector<std::string> fused;
     Plan plan = plan_once(request, resolvers, facts, apart, fused);
-    if (apart.empty() && !request.earlier) check_outputs(request, plan);
+    if (apart.empty() && facts.shapes.empty()) check_outputs(request, plan);
     if (!plan.refused || fused.empty()) {
       if (!plan.refused || !request.earlier) return plan;
       // The earlier shape does not fit this budget any more: plan anew, fingerprints decide what is kept.
