@@ -9,6 +9,7 @@
 #include "engine/plan/memory_model.h"
 #include "engine/plan/plan.h"
 #include "fake_kernel.h"
+#include "storage/error.h"
 
 namespace cuboid {
 namespace {
