@@ -79,7 +79,9 @@ json array_to_json(const PlanArray& array) {
               {"producer", array.producer},
               {"location", array.location},
               {"ragged_axis", array.ragged_axis}};
-  if (array.zarr) out["metadata"] = metadata_to_json(array.zarr->metadata()), out["path"] = array.zarr->path();
+  if (array.zarr)
+    out["metadata"] = metadata_to_json(array.zarr->metadata()), out["store"] = array.zarr->store().name(),
+    out["path"] = array.zarr->path();
   return out;
 }
 PlanArray array_from_json(const json& in) {
@@ -92,7 +94,8 @@ PlanArray array_from_json(const json& in) {
   array.location = in.at("location");
   array.ragged_axis = in.at("ragged_axis");
   if (in.contains("metadata"))
-    array.zarr = ZarrArray::prepare(open_store(array.location), "", metadata_from_json(in["metadata"]));
+    array.zarr = ZarrArray::prepare(open_store(in.at("store").get<std::string>()), in.at("path").get<std::string>(),
+                                    metadata_from_json(in["metadata"]));
   return array;
 }
 

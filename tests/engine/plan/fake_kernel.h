@@ -29,7 +29,8 @@ class FakeKernel : public Kernel {
   Shape input_extents(std::size_t, const Shape& block) const override {
     Shape extents = block;
     const Shape whole = spec_.inputs()[0].max_shape();
-    for (std::size_t axis = 0; axis < extents.size(); ++axis) extents[axis] = std::min(whole[axis], block[axis] + 2 * halo);
+    for (std::size_t axis = 0; axis < extents.size(); ++axis)
+      extents[axis] = std::min(whole[axis], block[axis] + 2 * halo);
     return extents;
   }
   bool input_is_block(std::size_t) const override { return halo == 0; }

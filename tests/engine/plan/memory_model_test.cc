@@ -9,9 +9,9 @@ constexpr std::uint64_t MiB = 1u << 20;
 constexpr Baselines kBase{10 * MiB, 5 * MiB};
 
 TEST(TasksAtOnce, FillsWhatTheBudgetLeaves) {
-  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 18 * MiB, false, 8), 3);   // 54 / 18
-  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 18 * MiB, true, 8), 2);    // 54 / 23
-  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 18 * MiB, false, 2), 2);   // no more than workers
+  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 18 * MiB, false, 8), 3);  // 54 / 18
+  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 18 * MiB, true, 8), 2);   // 54 / 23
+  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 18 * MiB, false, 2), 2);  // no more than workers
 }
 
 TEST(TasksAtOnce, IsZeroWhereNotEvenOneFits) {
@@ -21,7 +21,9 @@ TEST(TasksAtOnce, IsZeroWhereNotEvenOneFits) {
   EXPECT_EQ(tasks_at_once(1 * MiB, kBase, 0, false, 8), 0);
 }
 
-TEST(TasksAtOnce, TasksOfNoMemoryAreLimitedByWorkersAlone) { EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 0, false, 3), 3); }
+TEST(TasksAtOnce, TasksOfNoMemoryAreLimitedByWorkersAlone) {
+  EXPECT_EQ(tasks_at_once(64 * MiB, kBase, 0, false, 3), 3);
+}
 
 TEST(SmallestBudget, IsWhereOneTaskFitsAndNoByteLess) {
   for (const bool isolated : {false, true}) {

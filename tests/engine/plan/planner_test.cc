@@ -29,7 +29,8 @@ Array input(const std::string& name, const Shape& shape, const Shape& chunks, DT
   return source(ZarrArray::prepare(make_memory_store(), name, std::move(metadata)), name);
 }
 
-Array call(const std::string& function, std::vector<Array> inputs, Params params = {}, std::string name = "", StepOptions options = {}) {
+Array call(const std::string& function, std::vector<Array> inputs, Params params = {}, std::string name = "",
+           StepOptions options = {}) {
   KernelSpec spec{function, {}, std::move(params), {}, {}};
   for (const Array& array : inputs) spec.args.emplace_back(array.spec());
   return apply(resolve_kernel({&builtin_kernels()}, spec), std::move(inputs), std::move(name), std::move(options))[0];
@@ -57,7 +58,8 @@ class Planner : public ::testing::Test {
   ~Planner() override { std::filesystem::remove_all(folder_); }
 
   OutputRequest& store(const Array& array, const std::string& name) {
-    return request_.outputs.emplace_back(OutputRequest{array, (folder_ / name).string(), {}, {}, 3, "blosc-lz4", false, "", {}});
+    return request_.outputs.emplace_back(
+        OutputRequest{array, (folder_ / name).string(), {}, {}, 3, "blosc-lz4", false, "", {}});
   }
   Plan plan(const Facts& facts = {}) const { return make_plan(request_, resolvers_, facts); }
   Array foreign(const std::string& name, const Array& array, std::shared_ptr<FakeKernel> kernel) {
@@ -243,19 +245,21 @@ TEST_F(Planner, SavesPlansWithoutLoss) {
   auto kernel = std::make_shared<FakeKernel>("demo.find", Shape{100, 100}, 1);
   kernel->is_foreign = true;
   kernel->make_ragged(500, 6, Trust::bound);
-  const Array sum = call("add", {a, call("mean", {a}, {{"axis", std::int64_t{0}}, {"keepdims", true}}, "m")}, {}, "sum");
+  const Array sum =
+      call("add", {a, call("mean", {a}, {{"axis", std::int64_t{0}}, {"keepdims", true}}, "m")}, {}, "sum");
   store(sum, "sum.zarr").chunks = Shape{7, 7};
   store(foreign("found", sum, kernel), "found.zarr");
   const Plan p = plan();
   const nlohmann::json saved = plan_to_json(p);
-  EXPECT_EQ(plan_to_json(plan_from_json(saved, resolvers_)), saved);
-  EXPECT_EQ(plan_report(plan_from_json(saved, resolvers_)), plan_report(p));
+  EXPECT_EQ(nlohmann::json::diff(saved, plan_to_json(plan_from_json(saved, resolvers_))).dump(), "[]");
+  EXPECT_EQ(nlohmann::json::diff(plan_report(p), plan_report(plan_from_json(saved, resolvers_))).dump(), "[]");
 }
 
 TEST_F(Planner, CostsNoMoreForAMillionChunks) {
   const auto size_for = [&](std::int64_t extent) {
     request_.outputs.clear();
-    store(call("mean", {call("add", {input("a", {extent}, {1000}), input("b", {extent}, {1000})}, {}, "s")}, {}, "m"), "m.zarr");
+    store(call("mean", {call("add", {input("a", {extent}, {1000}), input("b", {extent}, {1000})}, {}, "s")}, {}, "m"),
+          "m.zarr");
     return plan_to_json(plan()).dump().size();
   };
   const std::size_t few = size_for(10'000);
@@ -268,7 +272,7 @@ TEST_F(Planner, AgreesWithItsTasksOneByOne) {
   const Array sum = call("add", {a, b}, {}, "sum");
   store(sum, "sum.zarr");
   store(call("mean", {sum}, {{"axis", std::int64_t{0}}}, "m"), "m.zarr");
-  store(call("permute_dims", {sum}, {{"axes", std::vector<std::int64_t>{1, 0}}}, "t"), "t.zarr").chunks = Shape{11, 13};
+  store(sum, "other.zarr").chunks = Shape{11, 13};
   const Plan p = plan();
   for (const Stage& stage : p.stages) {
     std::uint64_t read = 0, written = 0;
@@ -283,7 +287,8 @@ TEST_F(Planner, AgreesWithItsTasksOneByOne) {
             if (w.array == r.array && !intersect(w.box, r.box).empty()) expected.push_back(other);
         EXPECT_EQ(producing_blocks(p, r.array, r.box), expected) << stage.name << " block " << block;
       }
-      for (const TaskBox& w : task_writes(p, stage, block)) written += byte_count(w.box.shape, p.arrays[w.array].spec.dtype);
+      for (const TaskBox& w : task_writes(p, stage, block))
+        written += byte_count(w.box.shape, p.arrays[w.array].spec.dtype);
     }
     EXPECT_EQ(stage.numbers.bytes_read, read) << stage.name;
     EXPECT_EQ(stage.numbers.bytes_written, written) << stage.name;

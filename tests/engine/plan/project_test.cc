@@ -26,7 +26,8 @@ TaskProgram two_inputs(CallMemory memory) {
   const Shape block{128, 1024};
   TaskProgram program;
   program.ops.push_back({kernel, -1, 0, false});
-  program.buffers = {{O::input, 0, 0, kFloat64, block}, {O::input, 0, 1, kFloat64, block}, {O::output, 0, 0, kFloat64, block}};
+  program.buffers = {
+      {O::input, 0, 0, kFloat64, block}, {O::input, 0, 1, kFloat64, block}, {O::output, 0, 0, kFloat64, block}};
   program.steps = {{W::acquire, 0, -1, -1, Phase::map, {}, {}}, {W::read, 0, 0, -1, Phase::map, {}, {}},
                    {W::acquire, 1, -1, -1, Phase::map, {}, {}}, {W::read, 1, 1, -1, Phase::map, {}, {}},
                    {W::acquire, 2, -1, -1, Phase::map, {}, {}}, {W::call, -1, -1, 0, Phase::map, {0, 1}, {2}},
@@ -62,11 +63,13 @@ TEST(Project, KeepsUncertainBytesApart) {
 
 TEST(BufferBox, FollowsHalosThroughInlinedSteps) {
   // root needs a halo of 2 of a producer that needs a halo of 3 of its input.
-  auto root = std::make_shared<FakeKernel>("root", Shape{100}, 1), inner = std::make_shared<FakeKernel>("inner", Shape{100}, 1);
+  auto root = std::make_shared<FakeKernel>("root", Shape{100}, 1),
+       inner = std::make_shared<FakeKernel>("inner", Shape{100}, 1);
   root->halo = 2, inner->halo = 3;
   TaskProgram program;
   program.ops = {{root, -1, 0, false}, {inner, 0, 0, false}};
-  program.buffers = {{BufferDecl::Operand::input, 1, 0, kFloat64, {20}}, {BufferDecl::Operand::output, 1, 0, kFloat64, {14}}};
+  program.buffers = {{BufferDecl::Operand::input, 1, 0, kFloat64, {20}},
+                     {BufferDecl::Operand::output, 1, 0, kFloat64, {14}}};
   EXPECT_EQ(buffer_box(program, 1, Box{{50}, {10}}, {10}), (Box{{48}, {14}}));
   EXPECT_EQ(buffer_box(program, 0, Box{{50}, {10}}, {10}), (Box{{45}, {20}}));
   EXPECT_EQ(buffer_box(program, 0, Box{{0}, {10}}, {10}), (Box{{0}, {15}}));

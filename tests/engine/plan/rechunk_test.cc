@@ -43,8 +43,8 @@ TEST(PlanRechunk, BlocksHoldWholeTargetChunksAndFitTheRoom) {
     for (int axis = 0; axis < 3; ++axis) source[axis] = pick(shape[axis]), target[axis] = pick(shape[axis]);
     const std::uint64_t room = static_cast<std::uint64_t>(pick(200000));
     const RechunkPlan plan = plan_rechunk(shape, source, target, 4, room);
-    SCOPED_TRACE("round " + std::to_string(round) + " shape " + to_string(shape) + " from " + to_string(source) + " to " +
-                 to_string(target) + " room " + std::to_string(room));
+    SCOPED_TRACE("round " + std::to_string(round) + " shape " + to_string(shape) + " from " + to_string(source) +
+                 " to " + to_string(target) + " room " + std::to_string(room));
     const auto whole = [&](const Shape& block, const Shape& chunk) {
       for (int axis = 0; axis < 3; ++axis)
         if (block[axis] % chunk[axis] != 0 && block[axis] < shape[axis]) return false;
@@ -57,8 +57,9 @@ TEST(PlanRechunk, BlocksHoldWholeTargetChunksAndFitTheRoom) {
     if (plan.between) {
       ASSERT_TRUE(whole(*plan.first_block, *plan.between));
       ASSERT_TRUE(whole(*plan.first_block, source) || plan.first_block == source);
-      ASSERT_LT(read_amplification(shape, source, *plan.first_block) + read_amplification(shape, *plan.between, plan.block),
-                read_amplification(shape, source, plan.block));
+      ASSERT_LT(
+          read_amplification(shape, source, *plan.first_block) + read_amplification(shape, *plan.between, plan.block),
+          read_amplification(shape, source, plan.block));
     }
   }
 }

@@ -34,7 +34,8 @@ TEST(ReductionGroup, EveryLevelShrinksTheGridUntilOneIsLeft) {
     for (bool first = true; element_count(counts) > 1; first = false, ++levels) {
       const Shape group = reduction_group(counts, all, first);
       const std::int64_t before = element_count(counts);
-      for (std::size_t axis = 0; axis < counts.size(); ++axis) counts[axis] = (counts[axis] + group[axis] - 1) / group[axis];
+      for (std::size_t axis = 0; axis < counts.size(); ++axis)
+        counts[axis] = (counts[axis] + group[axis] - 1) / group[axis];
       ASSERT_TRUE(element_count(counts) < before || first) << to_string(counts);
       ASSERT_LT(levels, 8);
     }
