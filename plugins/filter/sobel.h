@@ -8,7 +8,8 @@ struct Sobel {
   static constexpr auto meta =
       cuboid::decl("filter.sobel/1", "image:T[y,x] -> edges:T[y,x]",
                    "Sobel operator: scipy.ndimage.sobel(image, axis) along y (axis 0) or x (axis 1), or the magnitude "
-                   "sqrt(sy^2 + sx^2) of both.")
+                   "sqrt(sy^2 + sx^2) of both. With boundary constant the image is padded, not, as in SciPy, the "
+                   "derivative too.")
           .types("T=f4|f8")
           .param(cuboid::sdk::text("axis", "magnitude").choices("magnitude|y|x").help("Direction of the derivative."))
           .halo("y", "1")
