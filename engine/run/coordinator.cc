@@ -1,0 +1,380 @@
+// The loop, admission, and tasks that succeed.
+#include "engine/run/coordinator.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "storage/buffer.h"
+#include "storage/error.h"
+
+namespace cuboid {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr auto kBatch = milliseconds(100);  // journal rows wait at most this long
+constexpr auto kTick = milliseconds(100);   // observers
+constexpr auto kSample = milliseconds(20);  // memory of the process tree ...
+constexpr int kSampleShare = 50;            // ... but at most 1/50 of the time
+constexpr auto kCancelGrace = milliseconds(10'000);
+// Library scratch of running tasks is charged to their accounts but not held by the pool: the pool leaves this part of
+// what they were granted.
+constexpr std::uint64_t kScratchShare = 16;
+
+std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+
+int exit_code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::io:
+    case ErrorKind::corrupt:
+    case ErrorKind::not_found:
+      return 6;
+    case ErrorKind::plugin:
+      return 5;
+    case ErrorKind::over_budget:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+Coordinator::Coordinator(Setup setup, std::shared_ptr<const Plan> plan, Facts facts)
+    : setup_(std::move(setup)),
+      plan_(std::move(plan)),
+      facts_(std::move(facts)),
+      journal_(setup_.journal),
+      ledger_(setup_.ledger) {}
+
+Coordinator::~Coordinator() {
+  pool::set_held_limit(MemoryAccount::kUnlimited);
+  threads_.reset();
+  workers_.reset();
+  pool::trim();
+}
+
+void Coordinator::start() {
+  bool thread_tasks = false, worker_tasks = false;
+  for (int s = 0; s < static_cast<int>(plan_->stages.size()); ++s) {
+    if (scheduler_->complete(s)) continue;
+    (stage(s).isolated ? worker_tasks : thread_tasks) = true;
+  }
+  if (worker_tasks) workers_ = setup_.factory.workers(plan_, plan_->options.workers);
+  if (thread_tasks) threads_ = setup_.factory.threads(plan_, plan_->options.workers);
+  if (!pieces_.empty() || ledger_.generation > 0) pieces_changed_ = true;
+  sample_memory();
+}
+
+bool Coordinator::loop() {
+  last_tick_ = next_sample_ = Clock::now();
+  for (;;) {
+    try {
+      collect();
+      if (setup_.options.decider && !questions_.empty())
+        for (const Decider::Answer& given : setup_.options.decider->answers()) answer(given);
+      close_complete_stages();
+      if (pieces_changed_) hand_out_plan();
+      every_so_often();
+      admit();
+    } catch (Error& error) {
+      stop(exit_code_of(error.kind()), error);
+    }
+    if (all_ended()) break;
+    wait();
+  }
+  if (cancelled_) threads_.reset(), workers_.reset();
+  return restart_;
+}
+
+bool Coordinator::all_ended() const {
+  if (!running_.empty()) return cancelled_ && Clock::now() > cancel_deadline_ && !threads_;
+  if (stopping_) return true;
+  return questions_.empty() && newly_complete_.empty() && scheduler_->idle();
+}
+
+void Coordinator::stop(int code, Error error) {
+  if (code > ledger_.stop_code || !ledger_.stopped_by) {
+    ledger_.stop_code = code;
+    ledger_.stopped_by = std::move(error);
+  }
+  stopping_ = true;
+  drop_questions();
+}
+
+// --- admission
+
+void Coordinator::admit() {
+  if (stopping_) return;
+  bool changed = false;
+  while (static_cast<int>(running_.size()) < plan_->options.workers) {
+    const auto task = scheduler_->next([this](TaskRef candidate) { return fits(candidate); });
+    if (!task) break;
+    submit(*task);
+    changed = true;
+    if (stopping_) break;
+  }
+  if (changed) bound_pool();
+}
+
+Coordinator::Grant Coordinator::grant_of(TaskRef task) {
+  StageRun& run = run_of(task.stage);
+  const Projection& projection = run.limits.projection;
+  if (!histories_.empty()) {
+    const auto history = histories_.find({task.stage, task.block});
+    if (history != histories_.end() && history->second.next) {
+      const Next& next = *history->second.next;
+      const std::uint64_t limit = run.estimated ? projection.with_uncertain(next.allowance) : projection.peak;
+      return {limit, next.allowance, next.what == Next::What::retry_alone, false};
+    }
+  }
+  if (!run.estimated) return {projection.peak, 0, false, false};
+  const SiblingStats& taught = siblings(task);
+  const std::uint64_t allowance = first_allowance(run.limits, taught);
+  return {projection.with_uncertain(allowance), allowance, false, runs_one_at_a_time(run.limits, taught)};
+}
+
+Fit Coordinator::fits(TaskRef task) {
+  Executor* executor = executor_for(stage(task.stage).isolated);
+  if (!executor || executor->running() >= executor->slots()) return Fit::not_here;
+  const Grant grant = grant_of(task);
+  // Whatever was accepted by the planner runs at least by itself: no task waits forever.
+  if (running_.empty()) return Fit::yes;
+  if (std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.alone; })) return Fit::not_here;
+  if (grant.alone) return Fit::too_large;
+  if (grant.one_at_a_time && run_of(task.stage).running > 0) return Fit::not_here;
+  const bool isolated = stage(task.stage).isolated;
+  if (grant.limit <= free_bytes(isolated)) return Fit::yes;
+  if (workers_ && workers_->running() == 0 && workers_->baseline() > 0) {
+    workers_->trim();
+    if (grant.limit <= free_bytes(isolated)) return Fit::yes;
+  }
+  return Fit::too_large;
+}
+
+void Coordinator::submit(TaskRef task) {
+  StageRun& run = run_of(task.stage);
+  const Stage& of = stage(task.stage);
+  if (!run.prepared) {
+    for (const int output : of.outputs)
+      if (array(output).role == PlanArray::Role::output) prepare_output(array(output), journal_);
+    run.prepared = true;
+  }
+  if (!run.started) {
+    run.started = true;
+    notify(RunEvent::What::stage_started, task.stage);
+  }
+  const Grant grant = grant_of(task);
+  Running running;
+  running.isolated = of.isolated;
+  running.alone = grant.alone;
+  running.order = {task.stage, task.block, 1, grant.limit, grant.allowance};
+  if (const auto before = run.failed_before.find(task.block); before != run.failed_before.end())
+    running.order.attempt += before->second;
+  if (const auto history = histories_.find({task.stage, task.block}); history != histories_.end())
+    running.order.attempt += static_cast<int>(history->second.failed.size());
+  const TaskOrder order = running.order;
+  running_.push_back(std::move(running));
+  ++run.running;
+  ++run.result->attempts;
+  run.result->allowed_bytes = std::max(run.result->allowed_bytes, order.limit);
+  if (setup_.options.observer) notify(RunEvent::What::task_started, task.stage, task.block, order.limit);
+  try {
+    executor_for(of.isolated)->submit(order);
+  } catch (Error& error) {
+    take_running(order);
+    --run.result->attempts;
+    scheduler_->again(task);
+    stop(exit_code_of(error.kind()), error);
+  }
+}
+
+// --- what executors report
+
+void Coordinator::collect() {
+  for (Executor* executor : {threads_.get(), workers_.get()}) {
+    if (!executor) continue;
+    for (TaskEvent& event : executor->collect()) on_event(event);
+  }
+}
+
+Coordinator::Running* Coordinator::find_running(const TaskOrder& order) {
+  const auto found = std::find_if(running_.begin(), running_.end(), [&](const Running& r) {
+    return r.order.stage == order.stage && r.order.block == order.block;
+  });
+  return found == running_.end() ? nullptr : &*found;
+}
+
+Coordinator::Running Coordinator::take_running(const TaskOrder& order) {
+  Running* found = find_running(order);
+  if (!found)
+    throw Error(ErrorKind::invalid, "an executor reported a task that was not running: stage " +
+                                        std::to_string(order.stage) + ", block " + std::to_string(order.block));
+  Running result = std::move(*found);
+  running_.erase(running_.begin() + (found - running_.data()));
+  --run_of(order.stage).running;
+  return result;
+}
+
+void Coordinator::on_event(TaskEvent& event) {
+  switch (event.what) {
+    case TaskEvent::What::log:
+      notify(RunEvent::What::log, event.order.stage, event.order.block, 0, event.text);
+      return;
+    case TaskEvent::What::wants_growth:
+      on_wants_growth(event);
+      return;
+    case TaskEvent::What::done:
+      on_done(event);
+      return;
+    default:
+      on_failed(event);
+      return;
+  }
+}
+
+void Coordinator::on_done(TaskEvent& event) {
+  const Running running = take_running(event.order);
+  const int index = event.order.stage;
+  const std::int64_t number = event.order.block;
+  StageRun& run = run_of(index);
+  JournalBlock row;
+  row.block = number;
+  row.fingerprint = recall_->fingerprint(index, number);
+  row.attempts = event.order.attempt;
+  row.grown = running.grown;
+  row.allowed = running.order.limit;
+  row.allowance = running.order.allowance;
+  row.peak = event.peak;
+  row.seconds = event.seconds;
+  if (run.estimated) {
+    row.peak_u = measured_u(event);
+    siblings({index, number}).add_finished(row.peak_u, run.limits.projection.uncertain);
+  }
+  row.objects.reserve(event.result.written.size());
+  for (WrittenChunk& chunk : event.result.written)
+    row.objects.push_back({array(chunk.array).name, chunk.chunk, chunk.written.bytes, chunk.written.crc32c,
+                           std::move(chunk.piece), std::move(chunk.extents)});
+  journal_.add_block(stage(index).name, row);
+  StageResult& result = *run.result;
+  result.peak_bytes = std::max(result.peak_bytes.value_or(0), event.peak);
+  result.seconds += event.seconds;
+  ++ledger_.tasks_run;
+  ++ledger_.ran[stage(index).name];
+  histories_.erase({index, number});
+  scheduler_->finish({index, number});
+  if (scheduler_->complete(index)) newly_complete_.insert(index);
+  if (setup_.options.observer) notify(RunEvent::What::task_done, index, number, event.peak);
+}
+
+// --- waiting
+
+void Coordinator::every_so_often() {
+  const auto now = Clock::now();
+  if (journal_.dirty()) {
+    if (!was_dirty_) dirty_since_ = now, was_dirty_ = true;
+    if (now - dirty_since_ >= kBatch && journal_.commit()) was_dirty_ = false;
+  } else {
+    was_dirty_ = false;
+  }
+  if (now >= next_sample_) {
+    sample_memory();
+    const auto cost = Clock::now() - now;
+    next_sample_ = now + std::max<Clock::duration>(kSample, cost * kSampleShare);
+  }
+  if (setup_.options.observer && now - last_tick_ >= kTick) {
+    last_tick_ = now;
+    setup_.options.observer->on_tick();
+  }
+  const int signals = setup_.signals.count();
+  if (signals > 0 && !cancelled_) {
+    cancelled_ = true;
+    cancel_deadline_ = now + kCancelGrace;
+    stop(130, Error(ErrorKind::cancelled, "interrupted: finished blocks are kept; the same command goes on from here"));
+    for (Executor* executor : {threads_.get(), workers_.get()})
+      if (executor) executor->cancel();
+  }
+  if (signals > 1) cancel_deadline_ = now;
+}
+
+void Coordinator::wait() {
+  const auto now = Clock::now();
+  auto until = next_sample_;
+  if (was_dirty_)
+    until = std::min(until, dirty_since_ + kBatch);
+  else if (journal_.dirty())
+    until = std::min(until, now + kBatch);
+  if (setup_.options.observer) until = std::min(until, last_tick_ + kTick);
+  std::vector<pollfd> descriptors;
+  // Signals wake the loop once; after that they are only counted.
+  if (!cancelled_) descriptors.push_back({setup_.signals.descriptor(), POLLIN, 0});
+  if (setup_.options.decider && setup_.options.decider->descriptor() >= 0 && !questions_.empty())
+    descriptors.push_back({setup_.options.decider->descriptor(), POLLIN, 0});
+  auto timeout = std::chrono::duration_cast<milliseconds>(until - now).count() + 1;
+  for (const Executor* executor : {threads_.get(), workers_.get()}) {
+    if (!executor) continue;
+    for (const int fd : executor->descriptors()) descriptors.push_back({fd, POLLIN, 0});
+    if (const int deadline = executor->next_deadline_ms(); deadline >= 0)
+      timeout = std::min<std::int64_t>(timeout, deadline);
+  }
+  poll(descriptors.data(), descriptors.size(), static_cast<int>(std::max<std::int64_t>(timeout, 0)));
+}
+
+// --- memory
+
+std::uint64_t Coordinator::base() const { return std::max(baselines_.coordinator, measured_base_); }
+
+std::uint64_t Coordinator::workers_base(int more) const {
+  if (!workers_) return 0;
+  const auto busy = std::count_if(running_.begin(), running_.end(), [](const Running& r) { return r.isolated; });
+  return std::max(workers_->baseline(), static_cast<std::uint64_t>(busy + more) * baselines_.worker);
+}
+
+std::uint64_t Coordinator::granted(bool isolated_only) const {
+  std::uint64_t sum = 0;
+  for (const Running& running : running_)
+    if (running.isolated || !isolated_only) sum += running.order.limit + running.reserved;
+  return sum;
+}
+
+std::uint64_t Coordinator::free_bytes(bool isolated) const {
+  return less(plan_->options.budget, base() + workers_base(isolated ? 1 : 0) + granted());
+}
+
+std::uint64_t Coordinator::room(bool isolated) const {
+  return less(plan_->options.budget, base() + (isolated ? baselines_.worker : 0));
+}
+
+void Coordinator::bound_pool() {
+  const std::uint64_t in_workers = granted(true);
+  const std::uint64_t here = granted() - in_workers;
+  const std::uint64_t limit = less(plan_->options.budget, base() + workers_base() + in_workers + here / kScratchShare);
+  pool::set_held_limit(limit);
+  const std::uint64_t held = pool::held_bytes(), unused = pool::free_bytes();
+  if (held > limit && unused > 0) pool::trim(less(unused, held - limit));
+}
+
+void Coordinator::sample_memory() {
+  const TreeMemory memory = sample_tree_memory();
+  ledger_.peak_rss = std::max(ledger_.peak_rss, memory.total);
+  const bool quiet = std::all_of(running_.begin(), running_.end(), [](const Running& r) { return r.isolated; });
+  if (quiet) measured_base_ = less(memory.self, pool::held_bytes());
+  if (memory.total > plan_->options.budget) pool::trim();
+}
+
+void Coordinator::notify(RunEvent::What what, int index, std::int64_t block, std::uint64_t bytes, std::string text,
+                         std::int64_t count) {
+  if (!setup_.options.observer) return;
+  RunEvent event;
+  event.what = what;
+  event.plan = plan_.get();
+  event.stage = index;
+  event.block = block;
+  event.bytes = bytes;
+  event.text = std::move(text);
+  event.count = count;
+  setup_.options.observer->on_event(event);
+}
+
+}  // namespace cuboid

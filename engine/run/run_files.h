@@ -1,0 +1,33 @@
+// What a run leaves on storage beside chunks and the journal: plan files, and outputs that appear and disappear whole.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "engine/run/journal.h"
+#include "engine/run/run.h"
+
+namespace cuboid {
+
+// plan.json, plan.1.json, ...: by generation. Atomic. Throws Error{io}.
+void write_plan(const Plan& plan, const std::string& run_dir, int generation);
+// The plan that fixed this directory's shape; nullptr where there is none that can be read.
+std::shared_ptr<const Plan> read_plan(const std::string& run_dir, const Resolvers& resolvers);
+
+// Removes the outputs that the journal names, the journal, plan files and intermediates: nothing else, since a run
+// directory may be shared.
+void remove_run(const std::string& run_dir, const std::vector<JournalOutput>& outputs);
+void remove_plan_files(const std::string& run_dir);
+
+// Throws Error{invalid} where an output that is to be overwritten is a group.
+void check_overwritable(const Plan& plan);
+// Called before the first write to an output: what is there and will not be kept goes, metadata first; the journal
+// learns that the output is this run's before anything is written to it.
+void prepare_output(const PlanArray& array, Journal& journal);
+// Makes a complete output visible; its rows are committed.
+void publish_output(const PlanArray& array, Journal& journal, bool durable);
+// True where the journal says so and the output's metadata object is in place.
+bool is_published(const PlanArray& array, const Journal& journal);
+// Everything stored of an intermediate or of pieces.
+void remove_intermediate(const PlanArray& array);
+
+}  // namespace cuboid
