@@ -11,7 +11,8 @@ namespace {
 class BuiltinResolver final : public KernelResolver {
  public:
   BuiltinResolver() {
-    for (auto family : {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins})
+    for (auto family : {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins,
+                        movement_builtins, join_builtins, take_builtins})
       for (BuiltinFunction& function : family()) {
         const std::string name = function.doc.name;
         functions_.emplace(name, std::move(function));

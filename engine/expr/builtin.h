@@ -19,6 +19,9 @@ std::vector<BuiltinFunction> elementwise_builtins();
 std::vector<BuiltinFunction> reduction_builtins();
 std::vector<BuiltinFunction> conversion_builtins();
 std::vector<BuiltinFunction> creation_builtins();
+std::vector<BuiltinFunction> movement_builtins();
+std::vector<BuiltinFunction> join_builtins();
+std::vector<BuiltinFunction> take_builtins();
 
 // A parameter's line of documentation; no default: required.
 inline ParamDoc param(std::string name, std::string type, std::string doc,

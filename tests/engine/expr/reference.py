@@ -443,10 +443,99 @@ def creation():
     case("asarray", [], None, params={"data": [1, -2], "dtype": "uint8"}, label="out of range")
 
 
+def movement():
+    for t, layout in zip(ALL, itertools.cycle(LAYOUTS)):
+        a = values(t, (3, 4, 5))
+        case("permute_dims", [a], a.transpose(2, 0, 1), params={"axes": [2, 0, 1]}, layout=layout, label=t)
+        case("flip", [a], np.flip(a, 1), params={"axis": 1}, layout=layout, label=t)
+        case("getitem", [a], a[1:, ::-2, None, -1], params={"key": "1:, ::-2, None, -1"}, layout=layout, label=t)
+        case("concat", [a, a[:, :2]], np.concatenate([a, a[:, :2]], 1), params={"axis": 1}, layout=layout, label=t)
+        case("stack", [a, a], np.stack([a, a], 1), params={"axis": 1}, layout=layout, label=t)
+        indices = np.array([4, 0, -1, 2, 2, 3])
+        case("take", [a, indices], np.take(a, indices, 2), params={"axis": 2}, layout=layout, label=t)
+    a = values("int32", (3, 1, 4, 5))
+    for axes in itertools.permutations(range(4)):
+        case("permute_dims", [a], a.transpose(axes), params={"axes": list(axes)}, label=str(axes))
+    case("permute_dims", [a], a.transpose(-1, 0, -2, 1), params={"axes": [-1, 0, -2, 1]})
+    case("permute_dims", [a], None, params={"axes": [0, 1, 2]}, label="an axis is missing")
+    case("permute_dims", [a], None, params={"axes": [0, 1, 2, 2]}, label="an axis twice")
+    case("permute_dims", [a], None, label="no axes")
+    case("matrix_transpose", [a], a.swapaxes(-1, -2))
+    case("matrix_transpose", [np.zeros(3)], None, label="one axis")
+    for source, target in [(0, -1), ([0, 1], [-1, -2]), ([3, 0], [0, 2]), ([], [])]:
+        case("moveaxis", [a], np.moveaxis(a, source, target), params={"source": source, "destination": target})
+    case("moveaxis", [a], None, params={"source": [0, 1], "destination": [0]}, label="lengths differ")
+    for axis in [0, 2, -1, 4, [0, 2], [-1, 0]]:
+        case("expand_dims", [a], np.expand_dims(a, tuple(axis) if isinstance(axis, list) else axis), params={"axis": axis})
+    case("expand_dims", [a], None, params={"axis": 5}, label="out of range")
+    for axis in [1, -3, None, []]:
+        case("squeeze", [a], np.squeeze(a, tuple(axis) if isinstance(axis, list) else axis), params={"axis": axis})
+    case("squeeze", [a], None, params={"axis": 0}, label="extent 3")
+    for axis in [None, 0, [1, -1], 3]:
+        case("flip", [a], np.flip(a, tuple(axis) if isinstance(axis, list) else axis), params={"axis": axis})
+    for shape in [[3, 6, 4, 5], [2, 3, 1, 4, 5], [2, 3, 7, 4, 5], [3, 0, 4, 5]]:
+        case("broadcast_to", [a], np.broadcast_to(a, shape), params={"shape": shape}, label=str(shape))
+    case("broadcast_to", [np.array(3.5)], np.full((2, 3), 3.5), params={"shape": [2, 3]})
+    for shape in [[3, 1, 4], [3, 1, 4, 6], [1, 1, 4, 5], [-1, 1, 4, 5]]:
+        case("broadcast_to", [a], None, params={"shape": shape}, label=str(shape))
+    indexing()
+    joining()
+
+
+def indexing():
+    a = values("float64", (12, 7, 5))
+    keys = ["2:10:3, ..., None, -1", "...", ":", "3", "-1", "None", "..., None", "0, 0, 0", "::-1", "::-1, ::-1, ::-1",
+            "10:2:-3", "-3:", ":-3", "-100:100", "100:", "5:2", "5:5, 1:3", ":, 4:1:-1, ::2", "1:9:2, None, 1:6:3, None, 4",
+            "..., 0", "0, ..., 0", "None, 0, None, ..., None", "-1:-100:-1", ":0:-1", "7::-5", "::100", "11:3:-100",
+            " 1 : 5 , ... ", "2,", "+2:+4", "9223372036854775807:", ":-9223372036854775808:-9223372036854775808"]
+    for key in keys:
+        case("getitem", [a], eval(f"a[{key}]"), params={"key": key}, label=key)  # Python itself reads the key
+    case("getitem", [a], a[4], params={"key": 4})
+    for key in ["12", "-13", "0, 0, 0, 0", "..., ...", "::0", "x", "", "1,,2", "1.5", "1:2:3:4", "99999999999999999999",
+                "True", "[1, 2]", ",", "1 2"]:
+        case("getitem", [a], None, params={"key": key}, label=f"bad key {key}")
+    case("getitem", [a], None, label="no key")
+    empty = np.zeros((0, 3), "int8")
+    for key in [":", "::-1", "..., 1", "1:5, None"]:
+        case("getitem", [empty], eval(f"empty[{key}]"), params={"key": key}, label=f"empty {key}")
+    case("getitem", [empty], None, params={"key": "0"}, label="empty 0")
+    case("getitem", [np.array(2.5)], np.array([[2.5]]), params={"key": "None, ..., None"})
+
+
+def joining():
+    a, b, c = values("int16", (4, 3), True), values("float32", (2, 3), True), values("uint8", (5, 3), True)
+    case("concat", [a, b, c], np.concatenate([a, b, c]), label="types")
+    case("concat", [a], a)
+    case("concat", [a, np.zeros((0, 3), "int16"), a], np.concatenate([a, a]), label="empty one")
+    case("concat", [a[0], c[0]], np.concatenate([a[0], c[0]]), params={"axis": None})
+    case("concat", [a, b], None, params={"axis": 1}, label="shapes")
+    case("concat", [a, a[0]], None, label="ranks")
+    case("concat", [a, a], None, params={"axis": None}, label="not flat")
+    case("concat", [np.array(1), np.array(2)], None, label="no axes")
+    case("concat", [a, 3], None, label="a number")
+    for axis in [0, 1, 2, -1]:
+        case("stack", [a, a * 2, a[::-1]], np.stack([a, a * 2, a[::-1]], axis), params={"axis": axis}, label=str(axis))
+    case("stack", [np.array(1.5), np.array(2)], np.array([1.5, 2]), label="0-d")
+    case("stack", [a, b], None, label="shapes")
+    case("stack", [a, a], None, params={"axis": 3}, label="axis")
+    few = np.array([1, -2, 0], "int8")
+    case("take", [values("float32", (6,), special=False), few], None, params={"axis": 1}, label="axis")
+    x = values("float32", (6,), special=False)
+    case("take", [x, few], x[few])
+    case("take", [x, few.astype("uint16") % 6], x[few.astype("uint16") % 6])
+    case("take", [a, few], None, label="axis is needed")
+    case("take", [a, few.astype("float32")], None, params={"axis": 0}, label="float indices")
+    case("take", [a, np.zeros((0,), "int64")], a[[]], params={"axis": 0}, label="no indices")
+    for bad in [np.array([0, 6]), np.array([-7]), np.array([2**64 - 1], "uint64")]:
+        case("take", [x, bad], None, label=f"index {bad}")
+        cases[-1]["raises"] = True
+
+
 elementwise()
 conversions()
 reductions()
 creation()
+movement()
 json.dump({"seed": SEED, "numpy": np.__version__, "cases": cases}, open(sys.argv[1], "w"))
 open(sys.argv[2], "wb").write(bytes(blob))
 print(f"{len(cases)} cases, seed {SEED}, NumPy {np.__version__}")
