@@ -1,0 +1,382 @@
+#include "engine/plugin/binding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/plugin/json_field.h"
+#include "engine/plugin/manifest_rules.h"
+#include "storage/buffer.h"
+#include "storage/error.h"
+
+namespace cuboid {
+namespace {
+
+constexpr std::int64_t kMaxHalo = std::int64_t{1} << 40;  // keeps every sum of extents far from overflow
+
+std::string codes(const std::vector<DType>& dtypes) {
+  std::string text;
+  for (const DType dtype : dtypes) text += (text.empty() ? "" : ", ") + to_string(dtype);
+  return text;
+}
+
+Trust worse(Trust a, Trust b) { return std::max(a, b); }  // in the order of the enumeration
+
+// True where every element of the type can be this number.
+bool holds(DType dtype, double value) {
+  switch (dtype.kind) {
+    case Kind::boolean:
+      return value == 0 || value == 1;
+    case Kind::floating:
+    case Kind::complex_float:
+      return true;
+    case Kind::signed_int:
+    case Kind::unsigned_int:
+      break;
+  }
+  const int bits = static_cast<int>(dtype.size) * 8 - (dtype.kind == Kind::signed_int ? 1 : 0);
+  const double limit = std::ldexp(1.0, bits);
+  return value == std::floor(value) && value < limit && value >= (dtype.kind == Kind::signed_int ? -limit : 0);
+}
+
+}  // namespace
+
+// Requests below the pool's threshold are charged as they are, larger ones in size classes: at most an eighth more.
+std::uint64_t with_rounding(std::uint64_t bytes) { return bytes + (bytes + 7) / 8; }
+
+Binding::Binding(const FunctionManifest& function, const KernelSpec& spec)
+    : function_(&function), params_(bind_params(function, spec.params)), extra_memory_(spec.extra_memory) {
+  const auto callback = [](const BytesManifest& bytes) { return bytes.source == BytesManifest::Source::callback; };
+  if (function.regions.kind == RegionManifest::Kind::callback || callback(function.call_bytes) ||
+      callback(function.state_bytes) || callback(function.outside_bytes))
+    throw Error(ErrorKind::unsupported,
+                function.id +
+                    ": its manifest leaves regions or bytes to a callback, which planning does not call: "
+                    "state them as formulas");
+  bind_inputs(spec);
+  bind_axes();
+  bind_halos();
+  bind_outputs(spec);
+}
+
+void Binding::bind_inputs(const KernelSpec& spec) {
+  const std::vector<ArrayPattern>& patterns = function_->signature.inputs;
+  for (std::size_t k = 0; k < spec.args.size(); ++k)
+    if (!std::holds_alternative<ArraySpec>(spec.args[k]))
+      refuse("argument " + std::to_string(k + 1) + " is a number, expected an array (numbers are passed in params)");
+  inputs_ = spec.inputs();
+  if (inputs_.size() != patterns.size())
+    refuse("got " + std::to_string(inputs_.size()) + " arrays, expected " + std::to_string(patterns.size()) + ": " +
+           function_->signature.text);
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    const ArrayPattern& pattern = patterns[k];
+    const std::string name = "argument " + std::to_string(k + 1) + " (" + pattern.name + ")";
+    if (inputs_[k].rank() != pattern.extents.size())
+      refuse(name + " has " + std::to_string(inputs_[k].rank()) + " axes, expected " +
+             std::to_string(pattern.extents.size()) + ": " + function_->signature.text);
+    const DType given = inputs_[k].dtype;
+    if (pattern.variable.empty()) {
+      if (given != pattern.dtype) refuse(name + " is " + to_string(given) + ", expected " + to_string(pattern.dtype));
+      continue;
+    }
+    const std::vector<DType>& allowed = function_->types.at(pattern.variable);
+    if (std::find(allowed.begin(), allowed.end(), given) == allowed.end())
+      refuse(name + " is " + to_string(given) + ", expected one of " + codes(allowed));
+    const auto [bound, fresh] = variables_.emplace(pattern.variable, given);
+    if (!fresh && bound->second != given)
+      refuse(name + " is " + to_string(given) + ", expected " + to_string(bound->second) + " as the other " +
+             pattern.variable);
+  }
+}
+
+void Binding::bind_axes() {
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    const ArrayPattern& pattern = function_->signature.inputs[k];
+    const std::string name = "argument " + std::to_string(k + 1) + " (" + pattern.name + ")";
+    for (std::size_t a = 0; a < pattern.extents.size(); ++a) {
+      const Extent given = inputs_[k].extents[a];
+      const ExtentPattern& expected = pattern.extents[a];
+      if (expected.form == ExtentPattern::Form::fixed) {
+        if (given.trust != Trust::exact || given.value != expected.fixed)
+          refuse(name + " has extent " + std::to_string(given.value) + " along axis " + std::to_string(a) +
+                 ", expected exactly " + std::to_string(expected.fixed));
+        continue;
+      }
+      const auto [axis, fresh] = axes_.emplace(expected.axis, given);
+      if (fresh) continue;
+      if (given.value != axis->second.value && given.trust == Trust::exact && axis->second.trust == Trust::exact)
+        refuse(name + " has extent " + std::to_string(given.value) + " along " + expected.axis + ", expected " +
+               std::to_string(axis->second.value) + " as before");
+      axis->second.trust = worse(axis->second.trust, given.trust);
+    }
+  }
+  if (inputs_.empty()) return;
+  const std::vector<std::string> cut = cut_axes(*function_);
+  domain_ = inputs_[0].max_shape();
+  for (const ExtentPattern& extent : function_->signature.inputs[0].extents) {
+    domain_names_.push_back(extent.axis);
+    whole_.push_back(std::find(cut.begin(), cut.end(), extent.axis) == cut.end());
+  }
+}
+
+void Binding::bind_halos() {
+  constants_ = params_.numbers(*function_);
+  for (const auto& [axis, formula] : function_->regions.halo) {
+    const std::int64_t halo = formula.count(constants_);
+    if (halo > kMaxHalo) refuse("the halo along " + axis + " is " + std::to_string(halo) + " elements: too large");
+    halos_[axis] = halo;
+  }
+  for (const auto& [axis, extent] : axes_) {
+    constants_["halo_" + axis] = static_cast<double>(halo(axis));
+    constants_[axis] = static_cast<double>(extent.value);
+  }
+  for (const auto& [variable, dtype] : variables_) constants_["size_" + variable] = dtype.size;
+  check_boundary_value();
+}
+
+void Binding::check_boundary_value() const {
+  if (params_.boundary != BoundaryMode::constant) return;
+  for (const ArraySpec& input : inputs_)
+    if (!holds(input.dtype, params_.boundary_value))
+      refuse("parameter boundary_value is " + to_string(ParamValue(params_.boundary_value)) +
+             ", expected a number that " + to_string(input.dtype) + " can hold");
+}
+
+Trust Binding::worst_trust(const ExtentPattern& extent) const {
+  Trust trust = extent.form == ExtentPattern::Form::bound   ? Trust::bound
+                : extent.form == ExtentPattern::Form::guess ? Trust::guess
+                                                            : Trust::exact;
+  for (const auto& [axis, known] : axes_)
+    if (extent.formula.mentions(axis)) trust = worse(trust, known.trust);
+  return trust;
+}
+
+void Binding::bind_outputs(const KernelSpec& spec) {
+  const std::vector<ArrayPattern>& patterns = function_->signature.outputs;
+  for (const auto& [k, shape] : spec.max_shape) {
+    const std::string name = "max_shape of output " + std::to_string(k);
+    if (k >= patterns.size()) refuse(name + ": there are " + std::to_string(patterns.size()) + " outputs");
+    if (!patterns[k].data_dependent()) refuse(name + ": " + patterns[k].name + " has no extent that depends on data");
+    if (shape.size() != patterns[k].extents.size())
+      refuse(name + " is " + to_string(shape) + ", expected " + std::to_string(patterns[k].extents.size()) +
+             " extents");
+    if (shape[0] < 1) refuse(name + " is " + to_string(shape) + ", expected a first extent of at least 1");
+    user_rows_[k] = shape[0];
+  }
+  for (std::size_t k = 0; k < patterns.size(); ++k) {
+    OutputSpec output;
+    output.name = patterns[k].name;
+    output.spec.dtype = dtype(patterns[k]);
+    for (const ExtentPattern& extent : patterns[k].extents) {
+      if (extent.form == ExtentPattern::Form::inferred)
+        throw Error(ErrorKind::unsupported, function_->id + ": the extent '?' of output " + patterns[k].name +
+                                                " is known to its code alone, which planning does not call: state a "
+                                                "formula with <= or ~<=");
+      output.spec.extents.push_back({extent.formula.count(constants_), worst_trust(extent)});
+    }
+    if (patterns[k].data_dependent()) output.ragged_axis = 0;
+    if (user_rows_.count(k) > 0) {
+      output.spec.extents[0].trust = Trust::guess;
+      for (std::size_t a = 1; a < output.spec.extents.size(); ++a)
+        if (spec.max_shape.at(k)[a] != output.spec.extents[a].value)
+          refuse("max_shape of output " + std::to_string(k) + " is " + to_string(spec.max_shape.at(k)) + ", expected " +
+                 std::to_string(output.spec.extents[a].value) + " along axis " + std::to_string(a));
+    }
+    byte_count(output.spec.max_shape(), output.spec.dtype);  // refuses what no memory could hold
+    outputs_.push_back(std::move(output));
+  }
+}
+
+DType Binding::dtype(const ArrayPattern& pattern) const {
+  return pattern.variable.empty() ? pattern.dtype : variables_.at(pattern.variable);
+}
+
+std::int64_t Binding::halo(const std::string& axis) const {
+  const auto found = halos_.find(axis);
+  return found == halos_.end() ? 0 : found->second;
+}
+
+std::optional<std::size_t> Binding::domain_axis(const std::string& axis) const {
+  const auto found = std::find(domain_names_.begin(), domain_names_.end(), axis);
+  if (axis.empty() || found == domain_names_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - domain_names_.begin());
+}
+
+Expression::Variables Binding::variables(const Shape& block) const {
+  Expression::Variables result = constants_;
+  for (std::size_t d = 0; d < domain_names_.size(); ++d)
+    if (!domain_names_[d].empty()) result[domain_names_[d]] = static_cast<double>(block[d]);
+  return result;
+}
+
+Box Binding::interior(std::size_t k, const Box& block) const {
+  const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
+  Box box = Box::whole(inputs_[k].max_shape());
+  for (std::size_t a = 0; a < extents.size(); ++a) {
+    const auto d = domain_axis(extents[a].axis);
+    if (!d) continue;
+    box.origin[a] = block.origin[*d];
+    box.shape[a] = block.shape[*d];
+  }
+  return box;
+}
+
+Box Binding::wanted(std::size_t k, const Box& block) const {
+  const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
+  Box box = interior(k, block);
+  for (std::size_t a = 0; a < extents.size(); ++a) {
+    const std::int64_t h = box.shape[a] > 0 ? halo(extents[a].axis) : 0;
+    box.origin[a] -= h;
+    box.shape[a] += 2 * h;
+    if (params_.boundary != BoundaryMode::clip) continue;
+    const std::int64_t end = std::min(box.end(a), inputs_[k].extents[a].value);
+    box.origin[a] = std::max<std::int64_t>(box.origin[a], 0);
+    box.shape[a] = std::max<std::int64_t>(end - box.origin[a], 0);
+  }
+  return box;
+}
+
+Box Binding::input_box(std::size_t k, const Box& block) const {
+  Box box = wanted(k, block);
+  for (std::size_t a = 0; a < box.shape.size(); ++a) {
+    const std::int64_t extent = inputs_[k].extents[a].value;
+    const bool outside = box.origin[a] < 0 || box.end(a) > extent;
+    if (!outside) continue;
+    // What `wrap` puts before the first element lies at the other end of the array.
+    const bool wraps = params_.boundary == BoundaryMode::wrap;
+    const std::int64_t end = wraps ? extent : std::min(box.end(a), extent);
+    box.origin[a] = wraps ? 0 : std::max<std::int64_t>(box.origin[a], 0);
+    box.shape[a] = std::max<std::int64_t>(end - box.origin[a], 0);
+  }
+  return box;
+}
+
+Shape Binding::input_extents(std::size_t k, const Shape& block) const {
+  const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
+  Shape shape = inputs_[k].max_shape();
+  for (std::size_t a = 0; a < extents.size(); ++a) {
+    const auto d = domain_axis(extents[a].axis);
+    const std::int64_t h = halo(extents[a].axis);
+    if (!d || (h > 0 && params_.boundary == BoundaryMode::wrap)) continue;
+    shape[a] = std::min(shape[a], block[*d] > 0 ? block[*d] + 2 * h : 0);
+  }
+  return shape;
+}
+
+bool Binding::input_is_block(std::size_t k) const {
+  const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
+  if (extents.size() != domain_.size()) return false;
+  for (std::size_t a = 0; a < extents.size(); ++a) {
+    const bool same = k == 0 || (!extents[a].axis.empty() && domain_axis(extents[a].axis) == a);
+    if (!same || halo(extents[a].axis) > 0) return false;
+  }
+  return true;
+}
+
+Box Binding::output_box(std::size_t k, const Box& block) const {
+  Box box = Box::whole(outputs_[k].spec.max_shape());
+  const std::vector<ExtentPattern>& extents = function_->signature.outputs[k].extents;
+  for (std::size_t a = 0; a < extents.size(); ++a) {
+    const auto d = domain_axis(extents[a].axis);
+    if (!d) continue;
+    box.origin[a] = block.origin[*d];
+    box.shape[a] = block.shape[*d];
+  }
+  return box;
+}
+
+std::int64_t Binding::first_extent(std::size_t k, const Shape& block) const {
+  return function_->signature.outputs[k].extents[0].formula.count(variables(block));
+}
+
+Shape Binding::output_extents(std::size_t k, const Shape& block) const {
+  const std::vector<ExtentPattern>& extents = function_->signature.outputs[k].extents;
+  Shape shape = outputs_[k].spec.max_shape();
+  for (std::size_t a = 0; a < extents.size(); ++a)
+    if (const auto d = domain_axis(extents[a].axis)) shape[a] = block[*d];
+  if (!outputs_[k].ragged_axis) return shape;
+  shape[0] = first_extent(k, block);
+  const auto user = user_rows_.find(k);
+  if (user == user_rows_.end()) return shape;
+  // A user's number replaces a guess; a promised bound may not be exceeded anyway, so the smaller one suffices.
+  shape[0] = promised_rows(k, block) ? std::min(shape[0], user->second) : user->second;
+  return shape;
+}
+
+std::optional<std::int64_t> Binding::promised_rows(std::size_t k, const Shape& block) const {
+  if (function_->signature.outputs[k].extents[0].form == ExtentPattern::Form::guess) return std::nullopt;
+  return first_extent(k, block);
+}
+
+std::optional<std::int64_t> Binding::promised_slab(std::size_t k, const Shape& block) const {
+  const std::optional<Expression>& slab = function_->outputs[k].slab;
+  if (!slab) return std::nullopt;
+  return slab->count(variables(block));
+}
+
+std::optional<std::uint64_t> Binding::promised_bytes(const BytesManifest& bytes, const Shape& block) const {
+  const bool replaced = extra_memory_ && &bytes != &function_->state_bytes;
+  if (replaced || bytes.trust > Trust::bound) return std::nullopt;
+  return static_cast<std::uint64_t>(bytes.formula.count(variables(block)));
+}
+
+Shape Binding::partial_shape(std::size_t k) const {
+  Shape shape;
+  for (const ExtentPattern& extent : function_->partial[k].extents) shape.push_back(extent.formula.count(constants_));
+  return shape;
+}
+
+std::uint64_t Binding::padding_bytes(const Shape& block) const {
+  if (params_.boundary == BoundaryMode::clip) return 0;
+  std::uint64_t total = 0;
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
+    Shape padded = inputs_[k].max_shape();
+    bool grown = false;
+    for (std::size_t a = 0; a < extents.size(); ++a) {
+      if (const auto d = domain_axis(extents[a].axis)) padded[a] = block[*d];
+      const std::int64_t h = padded[a] > 0 ? halo(extents[a].axis) : 0;
+      padded[a] += 2 * h;
+      grown = grown || h > 0;
+    }
+    if (grown) total += class_bytes(byte_count(padded, inputs_[k].dtype));
+  }
+  return total;
+}
+
+CallMemory Binding::memory(const Shape& block) const {
+  CallMemory memory;
+  memory.sure = padding_bytes(block);
+  for (std::size_t k = 0; k < function_->partial.size(); ++k)
+    memory.sure += class_bytes(byte_count(partial_shape(k), dtype(function_->partial[k])));
+  const Expression::Variables names = variables(block);
+  const auto through_host = [&](const BytesManifest& bytes) {
+    if (bytes.source == BytesManifest::Source::unknown) {
+      memory.unknown = true;
+      return;
+    }
+    const std::uint64_t taken = with_rounding(static_cast<std::uint64_t>(bytes.formula.count(names)));
+    (bytes.trust == Trust::guess ? memory.uncertain : memory.sure) += taken;
+  };
+  through_host(function_->state_bytes);
+  const BytesManifest& outside = function_->outside_bytes;
+  const bool all_through_host =
+      outside.trust <= Trust::bound && outside.formula.count(names) == 0;  // nothing bypasses host services
+  if (extra_memory_) {
+    memory.uncertain += *extra_memory_;
+    if (!all_through_host) memory.outside = *extra_memory_;
+    return memory;
+  }
+  through_host(function_->call_bytes);
+  if (outside.source == BytesManifest::Source::unknown) {
+    memory.unknown = true;
+  } else {
+    memory.outside = static_cast<std::uint64_t>(outside.formula.count(names));
+    memory.uncertain += memory.outside;
+  }
+  return memory;
+}
+
+void Binding::refuse(const std::string& why) const { throw Error(ErrorKind::invalid, function_->id + ": " + why); }
+
+}  // namespace cuboid

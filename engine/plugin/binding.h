@@ -1,0 +1,83 @@
+// A plugin function bound to the types and shapes of its arguments: all that planning asks, computed from the manifest
+// alone. Pure; runs no code of the plugin.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/expr/kernel.h"
+#include "engine/plugin/parameters.h"
+
+namespace cuboid {
+
+// Room for a plugin's own bytes in the account: what the pool adds by rounding them up to its size classes.
+std::uint64_t with_rounding(std::uint64_t bytes);
+
+class Binding {
+ public:
+  // Throws Error{invalid}: number, dtype or rank of an argument, axes that disagree, parameters, a user's max_shape; or
+  // Error{unsupported} for what needs code of the plugin at planning (`?`, `callback`).
+  Binding(const FunctionManifest& function, const KernelSpec& spec);
+
+  const FunctionManifest& function() const { return *function_; }
+  const BoundParams& params() const { return params_; }
+  const std::vector<ArraySpec>& inputs() const { return inputs_; }
+  const std::vector<OutputSpec>& outputs() const { return outputs_; }
+
+  // The domain: the index space of the first input. An axis that may not be cut is whole.
+  const Shape& domain() const { return domain_; }
+  const std::vector<bool>& whole_axes() const { return whole_; }
+
+  // The box of input k without halo, with halo (it may reach beyond the array), and what of it must be read.
+  Box interior(std::size_t k, const Box& block) const;
+  Box wanted(std::size_t k, const Box& block) const;
+  Box input_box(std::size_t k, const Box& block) const;
+  Shape input_extents(std::size_t k, const Shape& block) const;
+  bool input_is_block(std::size_t k) const;
+  Box output_box(std::size_t k, const Box& block) const;
+  // Extents of one call's output: exact, or the capacity of a data-dependent one.
+  Shape output_extents(std::size_t k, const Shape& block) const;
+  // The manifest's own bound of a data-dependent first extent; nullopt where it is a guess.
+  std::optional<std::int64_t> promised_rows(std::size_t k, const Shape& block) const;
+  // Of Delivery::push: the largest first extent of one slab.
+  std::optional<std::int64_t> promised_slab(std::size_t k, const Shape& block) const;
+
+  // Bytes that one call may take; nullopt where the number is no promise (guess, unknown, replaced by the user).
+  std::optional<std::uint64_t> promised_bytes(const BytesManifest& bytes, const Shape& block) const;
+  CallMemory memory(const Shape& block) const;
+  Shape partial_shape(std::size_t k) const;  // of `combine`
+  DType dtype(const ArrayPattern& pattern) const;
+
+  std::int64_t halo(const std::string& axis) const;
+
+ private:
+  void bind_inputs(const KernelSpec& spec);
+  void bind_axes();
+  void bind_halos();
+  void bind_outputs(const KernelSpec& spec);
+  void check_boundary_value() const;
+  std::int64_t first_extent(std::size_t k, const Shape& block) const;
+  Trust worst_trust(const ExtentPattern& extent) const;
+  Expression::Variables variables(const Shape& block) const;
+  std::optional<std::size_t> domain_axis(const std::string& axis) const;
+  std::uint64_t padding_bytes(const Shape& block) const;
+  [[noreturn]] void refuse(const std::string& why) const;
+
+  const FunctionManifest* function_;
+  BoundParams params_;
+  std::vector<ArraySpec> inputs_;
+  std::map<std::string, DType> variables_;  // type variables
+  std::map<std::string, Extent> axes_;      // extents of the whole arrays
+  std::map<std::string, std::int64_t> halos_;
+  Expression::Variables constants_;        // of formulas: parameters, halos, sizes, whole axes
+  std::vector<std::string> domain_names_;  // "" where the first input's extent is a number
+  Shape domain_;
+  std::vector<bool> whole_;
+  std::vector<OutputSpec> outputs_;
+  std::map<std::size_t, std::int64_t> user_rows_;  // a user's max_shape, first extent, by output
+  std::optional<std::uint64_t> extra_memory_;
+};
+
+}  // namespace cuboid

@@ -1,0 +1,69 @@
+// Plugins as the engine sees them: found on disk, turned into kernels from their manifests alone, loaded when they run.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/expr/kernel.h"
+#include "engine/plugin/manifest.h"
+#include "engine/plugin/plugin_library.h"
+
+namespace cuboid {
+
+struct SkippedLibrary {
+  std::filesystem::path path;
+  std::string reason;
+};
+
+// What a search found. No code was loaded.
+struct PluginReport {
+  std::vector<Manifest> found;
+  std::vector<SkippedLibrary> skipped;  // no plugin, damaged, too new, or its functions were found before
+};
+
+// The folders that are searched, first to last: CUBOID_PLUGIN_PATH_ADD, then CUBOID_PLUGIN_PATH or, where that is not
+// set, `plugins` beside the running program and ../lib/cuboid/plugins from there. Both variables are ':'-separated and
+// ignored where the process runs with more rights than its user (AT_SECURE).
+std::vector<std::filesystem::path> plugin_folders();
+
+// The library that a user names: a path (relative to `base`), else a name ("sky", "libsky.so") found in the folders.
+// Throws Error{not_found} that says where was looked.
+std::filesystem::path find_library(const std::string& name, const std::filesystem::path& base,
+                                   const std::vector<std::filesystem::path>& folders);
+
+// Reads the manifests of `libraries` (each must be a plugin: throws Error as read_manifest does), then of all *.so in
+// `folders`, in order of their names. Of two libraries with one function id the first one counts; a library that was
+// found before is left out in silence. A folder that does not exist is no error.
+PluginReport find_plugins(const std::vector<std::filesystem::path>& libraries,
+                          const std::vector<std::filesystem::path>& folders);
+
+// From names to kernels, by manifests alone. Immutable; thread-safe.
+class PluginResolver : public KernelResolver {
+ public:
+  explicit PluginResolver(std::vector<Manifest> plugins);
+  explicit PluginResolver(std::vector<std::shared_ptr<const PluginLibrary>> libraries);
+
+  // "sky.sources" (the newest revision) or "sky.sources/1". The kernel's spec().function is the full id.
+  std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const override;
+  std::vector<FunctionDoc> functions() const override;
+
+  // Loads the code of every plugin; a worker does so before the first task. Throws Error{plugin}.
+  void load() const;
+
+  // The library and the index of a function in it; {nullptr, 0} where none has it. Throws Error{invalid} where only
+  // other revisions are known.
+  struct Found {
+    std::shared_ptr<const PluginLibrary> library;
+    std::size_t index = 0;
+    const FunctionManifest& function() const { return library->manifest().functions[index]; }
+  };
+  Found find(const std::string& name) const;
+
+  const std::vector<std::shared_ptr<const PluginLibrary>>& libraries() const { return libraries_; }
+
+ private:
+  std::vector<std::shared_ptr<const PluginLibrary>> libraries_;
+};
+
+}  // namespace cuboid

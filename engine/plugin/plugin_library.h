@@ -1,0 +1,51 @@
+// One plugin's shared library: its manifest at once, its code only when asked for.
+#pragma once
+#include <cuboid/plugin.h>
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "engine/plugin/manifest.h"
+
+namespace cuboid {
+
+// Once loaded, code stays in the process until it ends: plugins leave threads, thread-locals and atexit handlers behind
+// that unloading would pull the ground from. Thread-safe.
+class PluginLibrary {
+ public:
+  explicit PluginLibrary(Manifest manifest);
+  // Code that is linked into the program itself: no file is loaded.
+  PluginLibrary(Manifest manifest, cuboid_plugin_v1_fn entry);
+
+  const Manifest& manifest() const { return manifest_; }
+
+  // Loads the code (once; later calls are free) and checks it against the manifest: the file is the one whose manifest
+  // was read, the entry point is its own, the ABI's minor is served, the table of functions is the one promised. Runs
+  // the library's static initialisers and its entry point. Throws Error{plugin} with the loader's text.
+  void load() const;
+
+  // The function of the manifest's entry `index`; loads.
+  const cuboid_fn& function(std::size_t index) const;
+  // Held while the function runs, where it may not overlap with itself; and while it opens a state.
+  std::mutex& serial(std::size_t index) const { return serial_[index]; }
+
+ private:
+  cuboid_plugin_v1_fn find_entry() const;
+  const cuboid_plugin* greet(cuboid_plugin_v1_fn entry) const;
+  void check_table(const cuboid_plugin& plugin) const;
+  void check_function(const cuboid_fn* fn, const FunctionManifest& promised) const;
+  [[noreturn]] void fail(const std::string& why) const;
+
+  Manifest manifest_;
+  cuboid_plugin_v1_fn linked_ = nullptr;
+  mutable std::mutex loading_;
+  mutable std::atomic<const cuboid_plugin*> table_{nullptr};
+  mutable std::vector<std::mutex> serial_;
+};
+
+// The services handed to every plugin; static.
+const cuboid_host& host_services();
+
+}  // namespace cuboid
