@@ -86,8 +86,7 @@ void Coordinator::on_failed(TaskEvent& event) {
     if (event.error->kind() == ErrorKind::io) stop(6, *event.error);
     return;
   }
-  if (event.what == TaskEvent::What::exceeded)
-    siblings(task).add_failed(std::max(peak_u, event.needed), run.limits.projection.uncertain);
+  if (event.what == TaskEvent::What::exceeded) siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
   if (history.decided) {
     const Choice choice = *history.decided;
     history.decided.reset();

@@ -83,7 +83,7 @@ void Coordinator::open_stages() {
   for (bool again = true; again;) {
     again = false;
     bool learned = false;
-    for (int s = 0; s < count; ++s) {
+    for (int s = 0; s < count && !learned; ++s) {
       if (recall_->remembered(s) || !extents_known(s)) continue;
       recall_->remember(*plan_, s, pieces_);
       again = true;

@@ -1,0 +1,571 @@
+// The coordinating loop with executors that compute nothing: what is started when, what is kept, what a failure costs.
+#include "engine/run/run.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "engine/run/run_lock.h"
+#include "storage/error.h"
+#include "tests/engine/run/fake_run.h"
+
+namespace cuboid {
+namespace {
+
+using fake::Folder;
+using fake::MiB;
+using fake::Script;
+using testing::HasSubstr;
+
+std::string stage_name(const Plan& plan, const TaskOrder& order) {
+  return plan.stages[static_cast<std::size_t>(order.stage)].name;
+}
+const StageResult& stage_of(const RunResult& result, const std::string& name) {
+  return result.stages.at(static_cast<std::size_t>(result.plan.stage_index(name)));
+}
+RunOptions with_policy(ExceedAction action) {
+  RunOptions options;
+  options.on_exceed.action = action;
+  return options;
+}
+Params mib(std::int64_t n) { return {{"mib", n}}; }
+
+// 4 x 4 chunks of 8 KiB -> guess of 8 MiB -> halo: the second stage reads up to nine blocks of the first.
+class RunTest : public testing::Test {
+ protected:
+  Folder folder_;
+  Array image_ = folder_.source({128, 128}, {32, 32});
+  Array guess_ = fake::call("fake.guess", image_, "guess", mib(8));
+  Array two_ = fake::call("fake.halo", guess_, "halo");
+};
+
+TEST_F(RunTest, RunsEveryBlockOnceInAnOrderThatDependenciesAllow) {
+  Script script;
+  fake::Watch watch;
+  RunOptions options;
+  options.observer = &watch;
+  const RunResult result = fake::run(fake::request(folder_, two_), script, options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(to_string(result.status), "done");
+  EXPECT_EQ(script.submitted.size(), 32u);
+  for (const char* name : {"guess", "halo"}) {
+    EXPECT_EQ(stage_of(result, name).tasks_done, 16) << name;
+    EXPECT_EQ(stage_of(result, name).attempts, 16) << name;
+    EXPECT_EQ(stage_of(result, name).tasks_reused, 0) << name;
+  }
+  EXPECT_EQ(watch.count(RunEvent::What::task_done), 32);
+  EXPECT_EQ(watch.count(RunEvent::What::stage_done), 2);
+  EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({128, 128}));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/data/guess/c/0/0")) << "an intermediate goes with its last use";
+  EXPECT_GT(result.peak_rss_bytes, MiB);
+}
+
+TEST_F(RunTest, AFinishedRunDoesNothing) {
+  Script first;
+  fake::run(fake::request(folder_, two_), first);
+  const auto before = std::filesystem::last_write_time(folder_ / "out.zarr/zarr.json");
+  Script second;
+  const RunResult result = fake::run(fake::request(folder_, two_), second);
+  EXPECT_TRUE(result.nothing_to_do);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(second.submitted.empty());
+  EXPECT_EQ(stage_of(result, "halo").tasks_reused, 16);
+  EXPECT_EQ(stage_of(result, "halo").tasks_done, 16);
+  EXPECT_EQ(stage_of(result, "halo").attempts, 0);
+  EXPECT_TRUE(stage_of(result, "halo").peak_bytes.has_value()) << "over all runs";
+  EXPECT_EQ(std::filesystem::last_write_time(folder_ / "out.zarr/zarr.json"), before);
+}
+
+TEST_F(RunTest, NeverGrantsMoreThanTheBudget) {
+  Script script;
+  PlanRequest request = fake::request(folder_, fake::call("fake.guess", image_, "big", mib(20)), 100 * MiB, 8);
+  EXPECT_EQ(fake::run(request, script).exit_code, 0);
+  EXPECT_LE(script.most_running_bytes, 100 * MiB - 14 * MiB);
+  EXPECT_EQ(script.most_running, 3u) << "100 - 14 for the coordinator; a task of 20 and its worker take 26";
+}
+
+TEST_F(RunTest, OnlyTheBlockThatFailedGetsMore) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    if (stage_name(plan, order) == "guess" && order.block == 5 && order.allowance < 20 * MiB)
+      return fake::exceeded(order, 20 * MiB);
+    TaskEvent event = fake::done(plan, order);
+    event.result.call_peak = MiB;
+    return event;
+  };
+  const RunResult result = fake::run(fake::request(folder_, two_), script);
+  EXPECT_EQ(result.exit_code, 0);
+  const int guess = result.plan.stage_index("guess");
+  for (const TaskOrder& order : script.submitted) {
+    if (order.stage != guess) continue;
+    EXPECT_EQ(order.allowance, order.block == 5 && order.attempt == 2 ? 20 * MiB : 8 * MiB) << order.block;
+  }
+  EXPECT_EQ(stage_of(result, "guess").attempts, 17);
+  EXPECT_EQ(stage_of(result, "guess").tasks_retried, 1);
+  EXPECT_GT(stage_of(result, "guess").seconds_lost, 0);
+}
+
+TEST_F(RunTest, ParkingKeepsEverythingIndependentAndMoreMemoryGoesOn) {
+  const auto hungry = [](const Plan& plan, const TaskOrder& order) {
+    if (stage_name(plan, order) == "guess" && order.block == 0 && order.allowance < 20 * MiB)
+      return fake::exceeded(order, 20 * MiB);
+    return fake::done(plan, order);
+  };
+  Script script;
+  script.outcome = hungry;
+  const RunResult stopped = fake::run(fake::request(folder_, two_), script, with_policy(ExceedAction::park));
+  EXPECT_EQ(stopped.exit_code, 4);
+  EXPECT_EQ(to_string(stopped.status), "exceeded");
+  EXPECT_EQ(stage_of(stopped, "guess").tasks_done, 15);
+  EXPECT_EQ(stage_of(stopped, "guess").parked, 1);
+  EXPECT_EQ(stage_of(stopped, "halo").tasks_done, 12) << "all but the four that read block (0, 0)";
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.zarr/zarr.json")) << "an unfinished output is not visible";
+  ASSERT_TRUE(stopped.error);
+  EXPECT_EQ(stopped.error->kind(), ErrorKind::over_budget);
+  for (const char* part : {"guess", "(0, 0)", "20 MiB", "8.02 MiB", "27 of 32", "--on-exceed grow"})
+    EXPECT_THAT(stopped.error->message(), HasSubstr(part));
+
+  Script again;
+  again.outcome = hungry;
+  const RunResult result = fake::run(fake::request(folder_, two_, 2048 * MiB, 1), again);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(stage_of(result, "guess").tasks_reused, 15)
+      << "another budget and another number of workers change nothing";
+  EXPECT_EQ(stage_of(result, "guess").attempts, 2);
+  EXPECT_EQ(stage_of(result, "halo").attempts, 4);
+  EXPECT_EQ(again.submitted[0].attempt, 2) << "attempts count over all runs";
+}
+
+TEST_F(RunTest, FailStartsNothingMore) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 3 ? fake::exceeded(order, 20 * MiB) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, two_), script, with_policy(ExceedAction::fail));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_LE(script.submitted.size(), 6u);
+  EXPECT_GE(stage_of(result, "guess").tasks_done, 3) << "what was running is kept";
+}
+
+TEST_F(RunTest, AFullMachineIsNotTheBlocksFault) {
+  Script script;
+  std::vector<std::size_t> beside;
+  script.outcome = [&](const Plan& plan, const TaskOrder& order) {
+    if (stage_name(plan, order) == "guess" && order.block == 2) {
+      beside.push_back(script.running.size());
+      if (beside.size() < 4) return fake::died(order, Evidence::host);
+    }
+    return fake::done(plan, order);
+  };
+  EXPECT_EQ(fake::run(fake::request(folder_, two_), script).exit_code, 0);
+  EXPECT_THAT(std::vector(beside.begin() + 1, beside.end()), testing::ElementsAre(1, 1, 1)) << "alone, same size";
+}
+
+TEST_F(RunTest, ADeathGetsOneRepeatThenIsCondemned) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return stage_name(plan, order) == "guess" && order.block == 15 ? fake::died(order) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, two_), script);
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_EQ(to_string(result.status), "failed");
+  EXPECT_EQ(stage_of(result, "guess").attempts, 17);
+  EXPECT_EQ(stage_of(result, "halo").tasks_done, 12);
+  EXPECT_THAT(result.error->message(), HasSubstr("signal 9"));
+}
+
+TEST_F(RunTest, SixBeforeFiveBeforeFour) {
+  const auto outcome = [](bool corrupt) {
+    return [corrupt](const Plan& plan, const TaskOrder& order) {
+      if (order.block == 1) return fake::failed(order, ErrorKind::plugin);
+      if (order.block == 2) return fake::exceeded(order, 20 * MiB);
+      if (order.block == 3 && corrupt) return fake::failed(order, ErrorKind::corrupt);
+      return fake::done(plan, order);
+    };
+  };
+  Script script;
+  script.outcome = outcome(true);
+  const RunResult six = fake::run(fake::request(folder_, guess_), script, with_policy(ExceedAction::park));
+  EXPECT_EQ(six.exit_code, 6);
+  EXPECT_EQ(six.error->kind(), ErrorKind::corrupt);
+  EXPECT_EQ(stage_of(six, "guess").tasks_done, 13) << "one chunk that cannot be read says nothing about others";
+  Script second;
+  second.outcome = outcome(false);
+  EXPECT_EQ(fake::run(fake::request(folder_, guess_), second, with_policy(ExceedAction::park)).exit_code, 5);
+}
+
+TEST_F(RunTest, AStoreThatFailsStopsTheRun) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 4 ? fake::failed(order, ErrorKind::io) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, two_), script);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_LE(script.submitted.size(), 8u);
+}
+
+TEST_F(RunTest, ABuiltInBeyondItsProjectionIsOurFault) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 4 ? fake::failed(order, ErrorKind::over_budget) : fake::done(plan, order);
+  };
+  EXPECT_EQ(fake::run(fake::request(folder_, fake::call("fake.exact", image_, "exact")), script).exit_code, 1);
+}
+
+// --- growth in place and questions
+
+TEST_F(RunTest, GrowsInPlaceWhereThePolicyAllows) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 7 ? fake::wants_growth(order, 30 * MiB) : fake::done(plan, order);
+  };
+  const RunResult grown = fake::run(fake::request(folder_, guess_), script);
+  EXPECT_EQ(grown.exit_code, 0);
+  EXPECT_EQ(stage_of(grown, "guess").tasks_grown, 1);
+  EXPECT_EQ(stage_of(grown, "guess").tasks_retried, 0);
+  EXPECT_EQ(stage_of(grown, "guess").attempts, 16);
+  EXPECT_GE(stage_of(grown, "guess").allowed_bytes, 30 * MiB);
+}
+
+TEST_F(RunTest, AskHoldsTheCallAndTheAnswerGrowsIt) {
+  fake::Decisions decider;
+  decider.reply = [](const Question& q) {
+    return std::optional<Choice>({Choice::What::grow, q.choices.at(0).bytes, 0, 0, -1, false});
+  };
+  RunOptions options = with_policy(ExceedAction::ask);
+  options.decider = &decider;
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 7 ? fake::wants_growth(order, 30 * MiB) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, guess_), script, options);
+  EXPECT_EQ(result.exit_code, 0);
+  ASSERT_EQ(decider.asked.size(), 1u);
+  const Question& question = decider.asked[0];
+  EXPECT_TRUE(question.held);
+  EXPECT_EQ(question.stage, "guess");
+  EXPECT_EQ(question.block_index, Shape({1, 3}));
+  EXPECT_GE(question.choices[0].bytes, 30 * MiB);
+  EXPECT_EQ(question.blocks_total, 16);
+  EXPECT_EQ(stage_of(result, "guess").tasks_grown, 1);
+}
+
+TEST_F(RunTest, AskAfterAFailureGrowsOnlyWhatTheAnswerSays) {
+  fake::Decisions decider;
+  decider.reply = [](const Question&) {
+    return std::optional<Choice>({Choice::What::grow, 60 * MiB, 0, 0, -1, false});
+  };
+  RunOptions options = with_policy(ExceedAction::ask);
+  options.decider = &decider;
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block >= 14 && order.attempt == 1 ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, guess_), script, options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(decider.asked.size(), 2u) << "each block asks";
+  EXPECT_FALSE(decider.asked[0].held);
+  EXPECT_EQ(script.submitted.back().limit, 60 * MiB);
+}
+
+TEST_F(RunTest, AnAnswerForAlwaysIsAskedForOnce) {
+  fake::Decisions decider;
+  decider.reply = [](const Question&) { return std::optional<Choice>({Choice::What::grow, 0, 0, 0, -1, true}); };
+  RunOptions options = with_policy(ExceedAction::ask);
+  options.decider = &decider;
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block >= 10 && order.attempt == 1 ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+  };
+  EXPECT_EQ(fake::run(fake::request(folder_, guess_), script, options).exit_code, 0);
+  EXPECT_LE(decider.asked.size(), 2u) << "two may be out before the first answer";
+}
+
+TEST_F(RunTest, AnswersParkAndStop) {
+  for (const auto what : {Choice::What::park, Choice::What::stop}) {
+    const Folder folder;
+    const Array guess = fake::call("fake.guess", folder.source({128, 128}, {32, 32}), "guess", mib(8));
+    fake::Decisions decider;
+    decider.reply = [what](const Question&) { return std::optional<Choice>({what, 0, 0, 0, -1, false}); };
+    RunOptions options = with_policy(ExceedAction::ask);
+    options.decider = &decider;
+    Script script;
+    script.outcome = [](const Plan& plan, const TaskOrder& order) {
+      return order.block == 1 ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+    };
+    const RunResult result = fake::run(fake::request(folder, guess), script, options);
+    EXPECT_EQ(result.exit_code, 4);
+    if (what == Choice::What::park) {
+      EXPECT_EQ(stage_of(result, "guess").tasks_done, 15);
+    } else {
+      EXPECT_LT(script.submitted.size(), 10u);
+    }
+  }
+}
+
+TEST_F(RunTest, AskWithNobodyToAskParks) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 1 ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, guess_), script, with_policy(ExceedAction::ask));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(stage_of(result, "guess").attempts, 16);
+}
+
+// --- learning
+
+TEST_F(RunTest, UnknownMemoryRunsOneAtATimeUntilFiveBlocksHaveTaught) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    TaskEvent event = fake::done(plan, order);
+    event.result.call_peak = 10 * MiB;
+    return event;
+  };
+  const RunResult result =
+      fake::run(fake::request(folder_, fake::call("fake.unknown", image_, "u"), 400 * MiB), script);
+  EXPECT_EQ(result.exit_code, 0);
+  ASSERT_EQ(script.submitted.size(), 16u);
+  for (std::size_t k = 0; k < 5; ++k) EXPECT_GT(script.submitted[k].allowance, 300 * MiB) << k;
+  for (std::size_t k = 5; k < 16; ++k)
+    EXPECT_NEAR(static_cast<double>(script.submitted[k].allowance), 11.0 * MiB, 2) << k;
+  EXPECT_EQ(script.most_running, 2u);
+}
+
+TEST_F(RunTest, SiblingsRaiseFirstSizesAndTheNextRunRemembers) {
+  const auto outcome = [](const Plan& plan, const TaskOrder& order) {
+    TaskEvent event = fake::done(plan, order);
+    event.result.call_peak = 12 * MiB;
+    return event;
+  };
+  Script script;
+  script.outcome = outcome;
+  fake::run(fake::request(folder_, guess_), script);
+  EXPECT_EQ(script.submitted.front().allowance, 8 * MiB);
+  EXPECT_NEAR(static_cast<double>(script.submitted.back().allowance), 13.2 * MiB, 2);
+  std::filesystem::remove(folder_ / "out.zarr/c/2/2");
+  Script again;
+  again.outcome = outcome;
+  fake::run(fake::request(folder_, guess_), again);
+  ASSERT_EQ(again.submitted.size(), 1u);
+  EXPECT_NEAR(static_cast<double>(again.submitted[0].allowance), 13.2 * MiB, 2);
+}
+
+// --- what is kept
+
+TEST_F(RunTest, AMissingOrCutChunkIsComputedAgain) {
+  Script first;
+  fake::run(fake::request(folder_, two_), first);
+  std::filesystem::remove(folder_ / "out.zarr/c/0/0");
+  std::ofstream(folder_ / "out.zarr/c/3/3", std::ios::trunc) << "short";
+  Script second;
+  const RunResult result = fake::run(fake::request(folder_, two_), second);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(stage_of(result, "halo").attempts, 2);
+  EXPECT_EQ(stage_of(result, "halo").tasks_reused, 14);
+  EXPECT_EQ(stage_of(result, "guess").attempts, 8) << "the intermediate blocks that those two read";
+}
+
+TEST_F(RunTest, AChangedInputChunkIsFollowedThroughAndNothingElse) {
+  Script first;
+  fake::run(fake::request(folder_, two_), first);
+  std::ofstream(folder_ / "image.zarr/c/0/0", std::ios::trunc) << "another length";
+  Script second;
+  const RunResult result = fake::run(
+      fake::request(
+          folder_, fake::call("fake.halo",
+                              fake::call("fake.guess", folder_.source({128, 128}, {32, 32}), "guess", mib(8)), "halo")),
+      second);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(stage_of(result, "halo").attempts, 4) << "the four that read block (0, 0)";
+  EXPECT_EQ(stage_of(result, "guess").attempts, 9) << "all that those four read: (0..2, 0..2)";
+}
+
+TEST_F(RunTest, OtherParametersComputeAgain) {
+  Script first;
+  fake::run(fake::request(folder_, guess_), first);
+  Script second;
+  const RunResult result = fake::run(fake::request(folder_, fake::call("fake.guess", image_, "guess", mib(9))), second);
+  EXPECT_EQ(stage_of(result, "guess").attempts, 16);
+  EXPECT_EQ(result.exit_code, 0);
+}
+
+TEST_F(RunTest, FreshStartsAnew) {
+  Script first;
+  fake::run(fake::request(folder_, two_), first);
+  RunOptions options;
+  options.fresh = true;
+  Script second;
+  const RunResult result = fake::run(fake::request(folder_, two_), second, options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(second.submitted.size(), 32u);
+}
+
+TEST_F(RunTest, AnInterruptedRunGoesOn) {
+  Script script;
+  script.before_collect = [&] {
+    if (script.finished.size() == 10) raise(SIGINT);
+  };
+  const RunResult stopped = fake::run(fake::request(folder_, two_), script);
+  EXPECT_EQ(stopped.exit_code, 130);
+  EXPECT_EQ(to_string(stopped.status), "interrupted");
+  const std::int64_t kept = stage_of(stopped, "guess").tasks_done + stage_of(stopped, "halo").tasks_done;
+  EXPECT_GE(kept, 10);
+  EXPECT_LT(kept, 14);
+  Script second;
+  const RunResult result = fake::run(fake::request(folder_, two_), second);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(static_cast<std::int64_t>(second.submitted.size()), 32 - kept);
+}
+
+TEST_F(RunTest, ARunDirectoryInUseIsRefusedBeforeAnything) {
+  const RunLock lock(folder_ / "run");
+  Script script;
+  try {
+    fake::run(fake::request(folder_, two_), script);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_THAT(error.message(), HasSubstr(std::to_string(getpid())));
+  }
+}
+
+TEST_F(RunTest, ADamagedJournalIsRefusedWithAWayOut) {
+  Script first;
+  fake::run(fake::request(folder_, two_), first);
+  std::ofstream(folder_ / "run/journal.sqlite", std::ios::trunc) << std::string(8192, 'z');
+  Script script;
+  try {
+    fake::run(fake::request(folder_, two_), script);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_THAT(error.message(), HasSubstr("--fresh"));
+  }
+}
+
+TEST_F(RunTest, APluginThatCannotBeLoadedLeavesNothingBehind) {
+  ExecutorFactory factory;
+  factory.workers = [](auto, int) -> std::unique_ptr<Executor> {
+    throw Error(ErrorKind::plugin, "undefined symbol: f");
+  };
+  try {
+    run_with(fake::request(folder_, guess_), {&fake::kernels()}, {}, factory);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_THAT(error.message(), HasSubstr("undefined symbol"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.zarr"));
+}
+
+TEST_F(RunTest, ARefusedPlanWritesNothing) {
+  Script script;
+  const RunResult result = fake::run(fake::request(folder_, guess_, 20 * MiB), script);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(to_string(result.status), "refused");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(RunTest, OverwritingRefusesAGroup) {
+  std::filesystem::create_directories(folder_ / "out.zarr");
+  std::ofstream(folder_ / "out.zarr/zarr.json") << R"({"zarr_format": 3, "node_type": "group"})";
+  PlanRequest request = fake::request(folder_, guess_);
+  request.outputs[0].overwrite = true;
+  Script script;
+  EXPECT_THROW(fake::run(request, script), Error);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out.zarr/zarr.json"));
+}
+
+TEST_F(RunTest, OverwritingReplacesAnArray) {
+  folder_.source({500, 2}, {1, 1}, "out");
+  PlanRequest request = fake::request(folder_, guess_);
+  request.outputs[0].overwrite = true;
+  Script script;
+  EXPECT_EQ(fake::run(request, script).exit_code, 0);
+  EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({128, 128}));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.zarr/c/400/1")) << "nothing of the old one is left";
+}
+
+// --- data-dependent extents
+
+class RaggedTest : public RunTest {
+ protected:
+  Array rows_ = fake::call("fake.rows", image_, "rows", {{"rows", std::int64_t{100}}});
+};
+
+TEST_F(RaggedTest, MeasuredExtentsReplaceBounds) {
+  Script script;
+  fake::Watch watch;
+  RunOptions options;
+  options.observer = &watch;
+  const RunResult result = fake::run(fake::request(folder_, rows_), script, options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({48, 2})) << "16 blocks of 3 rows";
+  EXPECT_EQ(watch.count(RunEvent::What::facts), 1);
+  EXPECT_EQ(script.replans, 2) << "the executors follow";
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/plan.1.json"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "run/data/rows.pieces") ||
+              !std::filesystem::exists(folder_ / "run/data/rows.pieces"));
+  Script second;
+  const RunResult again = fake::run(fake::request(folder_, rows_), second);
+  EXPECT_TRUE(again.nothing_to_do);
+  EXPECT_EQ(again.plan.stages[0].numbers.tasks, 16);
+}
+
+TEST_F(RaggedTest, AGuessedBoundGrowsAndFinishedBlocksAreKept) {
+  Script script;
+  script.outcome = [&](const Plan& plan, const TaskOrder& order) {
+    if (stage_name(plan, order) == "rows" && order.block == 9 && order.attempt == 1) {
+      TaskEvent event = fake::exceeded(order, 0, Evidence::own_bound);
+      event.bound_needed = 170;
+      return event;
+    }
+    return fake::done(plan, order, order.block == 9 ? 170 : 3);
+  };
+  const RunResult result = fake::run(fake::request(folder_, rows_), script);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(stage_of(result, "rows").attempts, 17);
+  EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({15 * 3 + 170, 2}));
+  Script second;
+  EXPECT_TRUE(fake::run(fake::request(folder_, rows_), second).nothing_to_do) << "the grown bound is remembered";
+}
+
+TEST_F(RaggedTest, ABoundIsNotGrownAgainstThePolicy) {
+  Script script;
+  script.outcome = [&](const Plan& plan, const TaskOrder& order) {
+    if (stage_name(plan, order) == "rows" && order.block == 9) {
+      TaskEvent event = fake::exceeded(order, 0, Evidence::own_bound);
+      event.bound_needed = 170;
+      return event;
+    }
+    return fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, rows_), script, with_policy(ExceedAction::park));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(stage_of(result, "rows").tasks_done, 15);
+  EXPECT_EQ(stage_of(result, "rows").attempts, 16);
+}
+
+TEST_F(RaggedTest, OnlyTheDenseChunksThatAChangedPieceReachesAreWrittenAgain) {
+  PlanRequest first_request = fake::request(folder_, rows_);
+  first_request.outputs[0].chunks = Shape{6, 2};  // two pieces of 3 rows each
+  Script first;
+  EXPECT_EQ(fake::run(first_request, first).exit_code, 0);
+  std::ofstream(folder_ / "image.zarr/c/3/3", std::ios::trunc) << "another length";
+  PlanRequest request = fake::request(
+      folder_, fake::call("fake.rows", folder_.source({128, 128}, {32, 32}), "rows", {{"rows", std::int64_t{100}}}));
+  request.outputs[0].chunks = Shape{6, 2};
+  Script second;
+  const RunResult result = fake::run(request, second);
+  EXPECT_EQ(result.exit_code, 0);
+  std::int64_t dense = 0;
+  for (std::size_t s = 0; s < result.stages.size(); ++s)
+    if (result.plan.stages[s].name != "rows") dense += result.stages[s].attempts;
+  EXPECT_EQ(dense, 1);
+}
+
+}  // namespace
+}  // namespace cuboid
