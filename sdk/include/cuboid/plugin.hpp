@@ -171,7 +171,7 @@ class Formula {
     scan_.skip();
     if (scan_.eat("(")) {
       const double a = conditional();
-      require(scan_.eat(")"), "formula: ')' expected");
+      require(scan_.eat(")"), "formula: a closing parenthesis is missing");
       return a;
     }
     if (scan_.at < scan_.text.size() && is_digit(scan_.text[scan_.at])) return number();
@@ -191,7 +191,7 @@ class Formula {
       a = a != a || b != b ? kNaN : least ? (b < a ? b : a) : (b > a ? b : a);
       require(++count <= 16 && (least || most), "formula: too many arguments");
     }
-    require(scan_.eat(")"), "formula: ')' expected");
+    require(scan_.eat(")"), "formula: a closing parenthesis is missing");
     if (least || most) return a;
     if (name == "floor") return evaluate_ ? std::floor(a) : 0;
     if (name == "ceil") return evaluate_ ? std::ceil(a) : 0;
@@ -674,7 +674,7 @@ struct Sink {
       const auto digits = std::int64_t(magnitude / power < kLimit ? magnitude / power + 0.5 : 0);
       if (double(digits) * power == magnitude) return scientific(digits, k);
     }
-    require(false, "parameter: a number with more than 15 digits, or beyond 1e37");
+    require(false, "parameter: a number that needs more than 15 digits, or is beyond 1e37");
   }
   constexpr void key(Text name, bool& first) {
     if (!first) put(',');

@@ -1,0 +1,2 @@
+#include "above.h"
+CUBOID_PLUGIN("@NAME@", "0.1.0", Above)
