@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "storage/codec_layout.h"
+#include "storage/codec_sharding.h"
 #include "storage/codec_stage.h"
 #include "storage/crc32c.h"
 
@@ -52,6 +53,7 @@ class Chain final : public CodecChain {
   }
 
   void add_checksum() {
+    sharding_ = nullptr;
     ++moves_.back().checksums;
     moves_.back().encoded_bound += kChecksumBytes;
     identity_ = false;
@@ -65,13 +67,20 @@ class Chain final : public CodecChain {
                                           ": choose smaller chunks or another codec");
     }
     const std::size_t encoded = stage->bound(decoded);
-    identity_ = false;
+    identity_ = fixed_size_ = false;
+    sharding_ = nullptr;
     // An untouched chunk needs no move of its own before the first compressor.
     if (moves_.size() == 1 && moves_[0].checksums == 0 && layout_->identity()) {
       kept_layout_ = std::move(moves_[0].stage);
       moves_.clear();
     }
     moves_.push_back({std::move(stage), 0, decoded, encoded});
+  }
+
+  void add_sharding(std::unique_ptr<const Sharding> sharding) {
+    const Sharding* added = sharding.get();
+    add(std::move(sharding), "sharding_indexed");
+    sharding_ = added;
   }
 
   void finish() {
@@ -97,7 +106,17 @@ class Chain final : public CodecChain {
   std::size_t encode_scratch() const override { return encode_scratch_; }
   std::size_t decode_scratch() const override { return decode_scratch_; }
   bool identity() const override { return identity_ && layout_->identity(); }
+  bool fixed_size() const override { return fixed_size_; }
   json to_json() const override { return json_; }
+
+  bool partial() const override { return sharding_ != nullptr; }
+  bool read_part(const Store& store, std::string_view key, const Box& part, const View& into,
+                 MemoryAccount& account) const override {
+    return sharding_->read_part(store, key, layout_->stored(part), layout_->stored(into), account);
+  }
+  std::size_t read_part_memory(bool staged) const override {
+    return sharding_->read_part_memory(staged || layout_->permuted());
+  }
 
   std::size_t encode(std::span<const std::byte> chunk, std::span<std::byte> into,
                      MemoryAccount& account) const override {
@@ -170,7 +189,8 @@ class Chain final : public CodecChain {
   const Layout* layout_;  // the stage of the first move, or kept_layout_
   StagePtr kept_layout_;
   std::vector<Move> moves_;
-  bool identity_ = true;
+  const Sharding* sharding_ = nullptr;  // the last stage, where it is one
+  bool identity_ = true, fixed_size_ = true;
   std::size_t encode_scratch_ = 0, decode_scratch_ = 0;
 };
 
@@ -235,28 +255,6 @@ CodecEntry parse_entry(const json& entry) {
   return {entry["name"].get<std::string>(), entry.value("configuration", json::object())};
 }
 
-void add_transpose(CodecConfig& config, Layout& layout, std::size_t rank) {
-  const json* order = config.value("order");
-  std::vector<std::size_t> axes(rank);
-  if (order && order->is_string() && (*order == "C" || *order == "F")) {  // drafts of Zarr v3 wrote these
-    for (std::size_t axis = 0; axis < rank; ++axis) axes[axis] = *order == "C" ? axis : rank - 1 - axis;
-  } else {
-    const auto refuse = [&] {
-      config.fail("'order' is " + (order ? order->dump() : "missing") + ": expected a permutation of the " +
-                  std::to_string(rank) + " axes");
-    };
-    if (!order || !order->is_array() || order->size() != rank) refuse();
-    std::vector<bool> seen(rank, false);
-    for (std::size_t axis = 0; axis < rank; ++axis) {
-      const json& entry = (*order)[axis];
-      if (!entry.is_number_unsigned() || entry.get<std::uint64_t>() >= rank || seen[entry.get<std::size_t>()]) refuse();
-      axes[axis] = entry.get<std::size_t>();
-      seen[axes[axis]] = true;
-    }
-  }
-  layout.transpose(axes);
-}
-
 void set_byte_order(CodecConfig& config, Layout& layout, DType dtype) {
   const std::string native = std::endian::native == std::endian::little ? "little" : "big";
   const bool needed = dtype.size > 1;
@@ -272,7 +270,7 @@ const Compressor* find_compressor(const std::string& name) {
 }
 
 [[noreturn]] void throw_unknown(const std::string& name) {
-  std::string known = "transpose, bytes, crc32c";
+  std::string known = "transpose, bytes, sharding_indexed, crc32c";
   for (const Compressor& compressor : kCompressors) known += ", " + std::string(compressor.name);
   throw Error(ErrorKind::unsupported, "codec '" + name + "' is not known: expected one of " + known);
 }
@@ -287,7 +285,8 @@ const Compressor* find_compressor(const std::string& name) {
 
 std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const ChunkSpec& chunk) {
   if (!v3_codecs.is_array() || v3_codecs.empty() || v3_codecs.size() > kMaxCodecs) {
-    throw Error(ErrorKind::invalid, "codecs: expected a list of 1 to 32 codecs, one of them 'bytes'");
+    throw Error(ErrorKind::invalid,
+                "codecs: expected a list of 1 to 32 codecs, one of them 'bytes' or 'sharding_indexed'");
   }
   auto layout = std::make_unique<Layout>(chunk.dtype, chunk.shape);
   const std::size_t chunk_bytes = byte_count(chunk.shape, chunk.dtype);
@@ -297,11 +296,16 @@ std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const 
     CodecConfig config(entry.name, std::move(entry.configuration));
     if (entry.name == "transpose") {
       if (chain) throw_order(entry.name);
-      add_transpose(config, *layout, chunk.shape.size());
+      layout->transpose(transpose_order(config, chunk.shape.size()));
     } else if (entry.name == "bytes" || entry.name == "endian") {  // "endian": drafts of Zarr v3
       if (chain) throw_order(entry.name);
       set_byte_order(config, *layout, chunk.dtype);
       chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+    } else if (entry.name == "sharding_indexed") {
+      if (chain) throw_order(entry.name);
+      auto sharding = std::make_unique<Sharding>(config, ChunkSpec{chunk.dtype, layout->stored_shape(), chunk.fill});
+      chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+      chain->add_sharding(std::move(sharding));
     } else if (entry.name == "crc32c" || entry.name == "numcodecs.crc32c") {
       if (!chain) throw_order(entry.name);
       chain->add_checksum();
@@ -313,7 +317,8 @@ std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const 
     }
     config.check_all_used();
   }
-  if (!chain) throw Error(ErrorKind::invalid, "codecs: " + v3_codecs.dump() + " has no 'bytes' codec");
+  if (!chain)
+    throw Error(ErrorKind::invalid, "codecs: " + v3_codecs.dump() + " has no 'bytes' or 'sharding_indexed' codec");
   chain->finish();
   return chain;
 }

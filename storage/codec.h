@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "storage/buffer.h"
@@ -13,10 +14,13 @@
 
 namespace cuboid {
 
+class Store;
+
 // What the chain is given in memory: a C-ordered, native-endian chunk.
 struct ChunkSpec {
   DType dtype;
   Shape shape;
+  std::vector<std::byte> fill = {};  // one element, for what a shard leaves out; empty: zeros
 };
 
 // Immutable and thread-safe: one chain serves all chunks of an array.
@@ -39,6 +43,16 @@ class CodecChain {
   virtual void decode(std::span<const std::byte> encoded, std::span<std::byte> chunk, MemoryAccount& account) const = 0;
   // True where stored bytes are the chunk's bytes, so that reading may go straight to the destination.
   virtual bool identity() const = 0;
+  // True where every encoded chunk has encoded_bound() bytes.
+  virtual bool fixed_size() const = 0;
+
+  // True for shards: a part of a stored chunk can be read without the rest.
+  virtual bool partial() const = 0;
+  // Where partial(): reads a part of the chunk at `key` into a view of its extents; false where none is stored.
+  virtual bool read_part(const Store& store, std::string_view key, const Box& part, const View& into,
+                         MemoryAccount& account) const = 0;
+  // The peak of read_part(); `staged`: inner chunks may lie across the part's border or with gaps in the view.
+  virtual std::size_t read_part_memory(bool staged) const = 0;
 
   // The Zarr v3 list of codecs, full form.
   virtual nlohmann::json to_json() const = 0;

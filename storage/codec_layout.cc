@@ -22,6 +22,28 @@ std::uint64_t swap64(std::uint64_t word) { return __builtin_bswap64(word); }
 
 }  // namespace
 
+std::vector<std::size_t> transpose_order(CodecConfig& config, std::size_t rank) {
+  const nlohmann::json* order = config.value("order");
+  std::vector<std::size_t> axes(rank);
+  if (order && order->is_string() && (*order == "C" || *order == "F")) {  // drafts of Zarr v3 wrote these
+    for (std::size_t axis = 0; axis < rank; ++axis) axes[axis] = *order == "C" ? axis : rank - 1 - axis;
+  } else {
+    const auto refuse = [&] {
+      config.fail("'order' is " + (order ? order->dump() : "missing") + ": expected a permutation of the " +
+                  std::to_string(rank) + " axes");
+    };
+    if (!order || !order->is_array() || order->size() != rank) refuse();
+    std::vector<bool> seen(rank, false);
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      const nlohmann::json& entry = (*order)[axis];
+      if (!entry.is_number_unsigned() || entry.get<std::uint64_t>() >= rank || seen[entry.get<std::size_t>()]) refuse();
+      axes[axis] = entry.get<std::size_t>();
+      seen[axes[axis]] = true;
+    }
+  }
+  return axes;
+}
+
 void Layout::transpose(const std::vector<std::size_t>& order) {
   std::vector<std::size_t> axes(order.size());
   for (std::size_t axis = 0; axis < order.size(); ++axis) axes[axis] = axes_[order[axis]];
@@ -45,6 +67,24 @@ Shape Layout::stored_shape() const {
   Shape shape(axes_.size());
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) shape[axis] = shape_[axes_[axis]];
   return shape;
+}
+
+Box Layout::stored(const Box& box) const {
+  Box stored = box;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    stored.origin[axis] = box.origin[axes_[axis]];
+    stored.shape[axis] = box.shape[axes_[axis]];
+  }
+  return stored;
+}
+
+View Layout::stored(const View& view) const {
+  View stored = view;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    stored.shape[axis] = view.shape[axes_[axis]];
+    stored.strides[axis] = view.strides[axes_[axis]];
+  }
+  return stored;
 }
 
 Shape Layout::permuted_strides() const {

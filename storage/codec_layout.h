@@ -6,6 +6,9 @@
 
 namespace cuboid {
 
+// The "order" of a transpose codec, checked: axis i of the result is axis order[i] of `rank` axes.
+std::vector<std::size_t> transpose_order(CodecConfig& config, std::size_t rank);
+
 class Layout final : public CodecStage {
  public:
   Layout(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)), axes_(shape_.size()) {
@@ -17,6 +20,9 @@ class Layout final : public CodecStage {
   void set_swapped(bool swapped);  // stored in the byte order that is not this machine's
 
   Shape stored_shape() const;
+  // A box of the chunk and a view of it in the stored order of axes.
+  Box stored(const Box& box) const;
+  View stored(const View& view) const;
   bool permuted() const { return permuted_; }
   bool identity() const { return !permuted_ && swap_unit_ == 0; }
   void swap_in_place(std::span<std::byte> bytes) const;  // nothing where the byte order is native

@@ -1,5 +1,5 @@
-// Copies between strided views. The axes are first brought into the destination's order and merged where both sides
-// run through memory as one axis would; what is left is a copy of runs, a strided inner loop, or a transpose.
+// Copies (and fills) of strided views. The axes are first brought into the destination's order and merged where both
+// sides run through memory as one axis would; what is left is a copy of runs, a strided inner loop, or a transpose.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -17,7 +17,7 @@ struct Axis {
 };
 
 struct Loops {
-  std::array<Axis, kMaxRank> axes;
+  std::array<Axis, kMaxRank + 1> axes;  // one more: the index of a shard has an axis of pairs
   std::size_t rank = 0;
 };
 
@@ -93,7 +93,7 @@ void copy_transposed(const std::byte* from, std::byte* to, const Axis& rows, con
 // Calls `body(from, to)` for every index over the first `rank` axes.
 template <class Body>
 void for_each_outer(const Loops& loops, std::size_t rank, const std::byte* from, std::byte* to, Body body) {
-  std::array<std::int64_t, kMaxRank> index{};
+  std::array<std::int64_t, kMaxRank + 1> index{};
   for (;;) {
     body(from, to);
     std::size_t axis = rank;
@@ -144,6 +144,33 @@ void copy_elements(const ConstView& from, const View& to) {
   for_each_outer(loops, loops.rank - 2, from.data, to.data, [&](const std::byte* source, std::byte* target) {
     copy_transposed(source, target, rows, inner, size, copy_axis);
   });
+}
+
+void fill_elements(const View& view, std::span<const std::byte> element) {
+  const bool one_byte = std::all_of(element.begin(), element.end(), [&](std::byte byte) { return byte == element[0]; });
+  if (one_byte && view.contiguous()) {
+    std::memset(view.data, std::to_integer<int>(element[0]),
+                static_cast<std::size_t>(element_count(view.shape)) * element.size());
+  } else {
+    copy_elements(ConstView{view.dtype, element.data(), view.shape, Shape(view.shape.size(), 0)}, view);
+  }
+}
+
+bool all_elements_are(const ConstView& view, std::span<const std::byte> element) {
+  const std::size_t item = element.size();
+  if (view.contiguous()) {
+    // The first element is right and every other one equals its neighbour.
+    const std::size_t bytes = static_cast<std::size_t>(element_count(view.shape)) * item;
+    return bytes == 0 || (std::memcmp(view.data, element.data(), item) == 0 &&
+                          std::memcmp(view.data, view.data + item, bytes - item) == 0);
+  }
+  ConstView slice = view;
+  slice.shape.erase(slice.shape.begin());
+  slice.strides.erase(slice.strides.begin());
+  for (std::int64_t i = 0; i < view.shape[0]; ++i, slice.data += view.strides[0]) {
+    if (!all_elements_are(slice, element)) return false;
+  }
+  return true;
 }
 
 }  // namespace cuboid

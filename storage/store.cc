@@ -37,6 +37,17 @@ std::string Store::describe(std::string_view key) const {
   return text.append(key);
 }
 
+std::optional<std::uint64_t> Store::read_suffix(std::string_view key, std::span<std::byte> into) const {
+  const std::optional<Stamp> found = stamp(key);
+  if (!found) return std::nullopt;
+  if (found->bytes < into.size()) {
+    throw Error(ErrorKind::corrupt, describe(key) + " has " + std::to_string(found->bytes) +
+                                        " bytes: expected at least " + std::to_string(into.size()));
+  }
+  if (!read_range(key, found->bytes - into.size(), into)) return std::nullopt;
+  return found->bytes;
+}
+
 std::optional<std::string> read_text(const Store& store, std::string_view key, std::size_t limit) {
   // A value may be replaced between the two calls by a longer one: once more, then it is somebody's fault.
   for (int attempt = 0;; ++attempt) {

@@ -40,6 +40,9 @@ class Store {
   // Reads exactly into.size() bytes from `offset`; Error{corrupt} where the value is shorter. nullopt: not found.
   virtual std::optional<std::size_t> read_range(std::string_view key, std::uint64_t offset,
                                                 std::span<std::byte> into) const = 0;
+  // Reads the last into.size() bytes and returns the length of the whole value; Error{corrupt} where that is shorter.
+  // nullopt: not found. Here: by stamp() and read_range().
+  virtual std::optional<std::uint64_t> read_suffix(std::string_view key, std::span<std::byte> into) const;
   virtual std::optional<Stamp> stamp(std::string_view key) const = 0;
 
   // Atomic: readers see the old value or the new one, whole, whatever kills the writer. The parts are written one after

@@ -181,6 +181,19 @@ class FileStore final : public Store {
     return into.size();
   }
 
+  std::optional<std::uint64_t> read_suffix(std::string_view key, std::span<std::byte> into) const override {
+    const std::string path = path_of(key);
+    struct stat info;
+    const std::optional<Descriptor> file = open_value(path, info);
+    if (!file) return std::nullopt;
+    const auto bytes = static_cast<std::uint64_t>(info.st_size);
+    if (bytes < into.size() || read_at(file->get(), bytes - into.size(), into, path) != into.size()) {
+      throw Error(ErrorKind::corrupt,
+                  path + " has " + std::to_string(bytes) + " bytes: expected at least " + std::to_string(into.size()));
+    }
+    return bytes;
+  }
+
   std::optional<Stamp> stamp(std::string_view key) const override {
     const std::string path = path_of(key);
     struct stat info;

@@ -1,5 +1,6 @@
 // The vocabulary of every layer: element types, shapes, boxes and strided views. Plain values; nothing here does I/O.
 #pragma once
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -68,7 +69,18 @@ struct BasicView {
   Shape shape;
   Shape strides;
 
-  bool contiguous() const { return strides == contiguous_strides(shape, dtype.size) || element_count(shape) == 0; }
+  // C order without gaps, whatever the strides of axes of extent 1.
+  bool contiguous() const {
+    auto expected = static_cast<std::int64_t>(dtype.size);
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      if (shape[axis] == 0) return true;
+      if (shape[axis] != 1 && strides[axis] != expected) {
+        return std::find(shape.begin(), shape.end(), 0) != shape.end();
+      }
+      expected *= shape[axis];
+    }
+    return true;
+  }
   // The part of this view that starts at `origin` with extents `extents` (both within the view).
   BasicView sub(const Shape& origin, const Shape& extents) const {
     BasicView part{dtype, data, extents, strides};
@@ -92,6 +104,10 @@ inline ConstView make_view(const std::byte* data, DType dtype, Shape shape) {
 
 // Copies element by element between views of one shape and item size; long runs become memcpy. They must not overlap.
 void copy_elements(const ConstView& from, const View& to);
+// Sets every element to the one in `element` (dtype.size bytes).
+void fill_elements(const View& view, std::span<const std::byte> element);
+// Whether every element is the one in `element`, bit by bit: -0.0 is not 0.0, and NaN payloads are told apart.
+bool all_elements_are(const ConstView& view, std::span<const std::byte> element);
 
 // The regular grid of blocks over a shape: block extents, the last one per axis may be ragged.
 class Grid {

@@ -22,11 +22,11 @@ struct ArrayMetadata {
   Shape chunks;                 // inner chunks where sharded
   std::optional<Shape> shards;  // outer chunks where sharded
   DType dtype;
-  std::vector<std::byte> fill;                 // one element, native order; zeros where v2 says null
-  bool fill_undefined = false;                 // v2 "fill_value": null
-  nlohmann::json codecs;                       // the v3 list; v2 compressor, filters, order and byte order translated
-  std::string chunk_key_encoding = "default";  // v3: "default" | "v2"
-  char separator = '/';                        // between chunk indices in keys
+  std::vector<std::byte> fill;  // one element, native order; zeros where v2 says null
+  bool fill_undefined = false;  // v2 "fill_value": null
+  nlohmann::json codecs;  // the v3 list; v2 compressor, filters, order and byte order translated; a sharding codec too
+  std::string chunk_key_encoding = "default";               // v3: "default" | "v2"
+  char separator = '/';                                     // between chunk indices in keys
   std::vector<std::optional<std::string>> dimension_names;  // empty: none stated
   nlohmann::json attributes = nlohmann::json::object();
 
@@ -57,7 +57,8 @@ class ZarrArray {
   // Reads metadata only. Error{not_found} where there is no array; says what is there instead (a group, nothing).
   static ZarrArray open(std::shared_ptr<Store> store, const std::string& path = "");
   static ZarrArray open(const std::string& path_or_url);
-  // An array that is about to be written: checks the metadata, writes nothing. It becomes visible with publish().
+  // An array that is about to be written: checks the metadata, writes nothing. It becomes visible with publish(). Where
+  // `shards` is set and `codecs` say nothing of shards (or the other way round), codecs are made to fit.
   static ZarrArray prepare(std::shared_ptr<Store> store, const std::string& path, ArrayMetadata metadata);
   void publish(bool durable = false) const;
 

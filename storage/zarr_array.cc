@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "storage/codec_sharding.h"
 #include "storage/crc32c.h"
 #include "storage/error.h"
 #include "storage/zarr.h"
@@ -41,45 +42,6 @@ void check_node_names(const std::string& path) {
   }
 }
 
-// C order without gaps, whatever the strides of axes of extent 1.
-template <class Byte>
-bool is_contiguous(const BasicView<Byte>& view) {
-  auto expected = static_cast<std::int64_t>(view.dtype.size);
-  for (std::size_t axis = view.shape.size(); axis-- > 0;) {
-    if (view.shape[axis] != 1 && view.strides[axis] != expected) return false;
-    expected *= view.shape[axis];
-  }
-  return true;
-}
-
-void fill_elements(const View& view, const std::vector<std::byte>& fill) {
-  const bool one_byte = std::all_of(fill.begin(), fill.end(), [&](std::byte byte) { return byte == fill[0]; });
-  if (one_byte && is_contiguous(view)) {
-    std::memset(view.data, std::to_integer<int>(fill[0]),
-                static_cast<std::size_t>(element_count(view.shape)) * fill.size());
-  } else {
-    copy_elements(ConstView{view.dtype, fill.data(), view.shape, Shape(view.shape.size(), 0)}, view);
-  }
-}
-
-// Bitwise, so that -0.0 and NaN payloads are told apart from 0.0 and NaN.
-bool all_equal(const ConstView& view, const std::vector<std::byte>& fill) {
-  const std::size_t item = fill.size();
-  if (is_contiguous(view)) {
-    const std::size_t bytes = static_cast<std::size_t>(element_count(view.shape)) * item;
-    return bytes == 0 || (std::memcmp(view.data, fill.data(), item) == 0 &&
-                          std::memcmp(view.data, view.data + item, bytes - item) == 0);
-  }
-  if (view.shape.empty()) return std::memcmp(view.data, fill.data(), item) == 0;
-  ConstView slice = view;
-  slice.shape.erase(slice.shape.begin());
-  slice.strides.erase(slice.strides.begin());
-  for (std::int64_t i = 0; i < view.shape[0]; ++i, slice.data += view.strides[0]) {
-    if (!all_equal(slice, fill)) return false;
-  }
-  return true;
-}
-
 // Steps `index` through a box of indices in C order; false after the last one.
 bool advance(Shape& index, const Box& range) {
   for (std::size_t axis = index.size(); axis-- > 0;) {
@@ -102,7 +64,7 @@ struct ZarrArray::State {
   State(std::shared_ptr<Store> the_store, std::string the_path, ArrayMetadata the_metadata)
       : store(std::move(the_store)), path(std::move(the_path)), metadata(std::move(the_metadata)) {
     check_metadata(metadata);
-    chain = make_codec_chain(metadata.codecs, {metadata.dtype, metadata.write_chunks()});
+    chain = make_codec_chain(metadata.codecs, {metadata.dtype, metadata.write_chunks(), metadata.fill});
     grid = Grid(metadata.shape, metadata.write_chunks());
     chunk_bytes = byte_count(metadata.write_chunks(), metadata.dtype);
   }
@@ -161,7 +123,7 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
   const Shape& extents = metadata.write_chunks();
   const std::size_t rank = extents.size();
   Buffer encoded, whole;
-  if (!chain->identity()) encoded = account.acquire(chain->encoded_bound());
+  if (!chain->identity() && !chain->partial()) encoded = account.acquire(chain->encoded_bound());
 
   const Box blocks = grid.blocks_meeting(box);
   Shape index = blocks.origin;
@@ -180,7 +142,11 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
     }
     const std::string key = key_of(index);
     try {
-      if (all_of_it && is_contiguous(part)) {
+      if (chain->partial()) {
+        if (!chain->read_part(*store, key, {within, part.shape}, part, account)) fill_elements(part, metadata.fill);
+        continue;
+      }
+      if (all_of_it && part.contiguous()) {
         if (!read_chunk(key, {part.data, chunk_bytes}, encoded, account)) fill_elements(part, metadata.fill);
         continue;
       }
@@ -199,11 +165,12 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
 }
 
 std::size_t ZarrArray::read_memory(const Shape& extents, bool aligned) const {
-  const Shape& chunks = metadata().write_chunks();
+  const CodecChain& chain = *state_->chain;
+  const Shape& chunks = chain.partial() ? metadata().chunks : metadata().write_chunks();
   const Shape& shape = metadata().shape;
   // A chunk is decoded in place where it lies inside the box as a whole and the box has no other elements between its
   // own: for every chunk of every such box, or else one pooled chunk is needed.
-  bool in_place = extents.size() == chunks.size();
+  bool in_place = extents.size() == chunks.size() && (chain.partial() || !metadata().shards);
   bool leading = true;
   for (std::size_t axis = 0; in_place && axis < chunks.size(); ++axis) {
     const std::int64_t extent = std::min(extents[axis], shape[axis]);
@@ -212,7 +179,7 @@ std::size_t ZarrArray::read_memory(const Shape& extents, bool aligned) const {
                (leading || extent == chunks[axis]);
     leading = leading && chunks[axis] == 1;
   }
-  const CodecChain& chain = *state_->chain;
+  if (chain.partial()) return chain.read_part_memory(!in_place);
   return (chain.identity() ? 0 : class_bytes(chain.encoded_bound()) + chain.decode_scratch()) +
          (in_place ? 0 : class_bytes(state_->chunk_bytes));
 }
@@ -233,7 +200,7 @@ Written ZarrArray::State::write(const Shape& index, const std::string& key, cons
                                         to_string(from.dtype) + ": expected " + to_string(clipped) + " of " +
                                         to_string(metadata.dtype));
   }
-  if (skip_fill && all_equal(from, metadata.fill)) {
+  if (skip_fill && all_elements_are(from, metadata.fill)) {
     store->erase(key);
     return {};
   }
@@ -241,7 +208,7 @@ Written ZarrArray::State::write(const Shape& index, const std::string& key, cons
   Buffer staging;
   std::span<const std::byte> chunk(from.data, chunk_bytes);
   const bool ragged = clipped != grid.block();
-  if (ragged || !is_contiguous(from)) {
+  if (ragged || !from.contiguous()) {
     staging = account.acquire(chunk_bytes);
     const View all = make_view(staging.data(), metadata.dtype, grid.block());
     if (ragged) fill_elements(all, metadata.fill);
@@ -323,6 +290,8 @@ ZarrArray ZarrArray::prepare(std::shared_ptr<Store> store, const std::string& pa
     }
     if (metadata.zarr_format == 3) check_node_names(where);
     if (metadata.zarr_format == 2) metadata.chunk_key_encoding = "v2";
+    metadata.codecs = resharded(metadata.codecs, metadata.shards.has_value(), metadata.chunks);
+    check_metadata(metadata);
     format_metadata(metadata);  // refuses what the format cannot say
     return ZarrArray(std::make_shared<State>(std::move(store), where, std::move(metadata)));
   } catch (Error& error) {

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "storage/codec_sharding.h"
 #include "storage/error.h"
 #include "storage/zarr_json.h"
 
@@ -49,7 +50,15 @@ void check_metadata(const ArrayMetadata& metadata) {
                 std::string("the separator of chunk keys is '") + metadata.separator + "': expected '/' or '.'");
   }
   if (!metadata.attributes.is_object()) throw_bad_key("attributes", metadata.attributes, "an object");
-  make_codec_chain(metadata.codecs, {metadata.dtype, metadata.write_chunks()});
+  if (const auto inner = sharded_chunks(metadata.codecs, rank);
+      inner.has_value() != metadata.shards.has_value() || (inner && *inner != metadata.chunks)) {
+    throw Error(ErrorKind::invalid, "chunks " + to_string(metadata.chunks) + " and shards do not agree with codecs " +
+                                        metadata.codecs.dump());
+  }
+  if (metadata.shards && metadata.zarr_format == 2) {
+    throw Error(ErrorKind::unsupported, "Zarr format 2 has no shards: choose format 3, or leave them out");
+  }
+  make_codec_chain(metadata.codecs, {metadata.dtype, metadata.write_chunks(), metadata.fill});
 }
 
 std::vector<std::pair<std::string, std::string>> format_metadata(const ArrayMetadata& metadata) {

@@ -1,6 +1,8 @@
 // zarr.json of arrays.
 #include <algorithm>
+#include <utility>
 
+#include "storage/codec_sharding.h"
 #include "storage/error.h"
 #include "storage/zarr_json.h"
 #include "storage/zarr_metadata.h"
@@ -111,6 +113,9 @@ ArrayMetadata parse_metadata_v3(const std::string& zarr_json) {
   parse_key_encoding(required(document, "chunk_key_encoding", "default or v2"), metadata);
   metadata.fill = fill_from_json(required(document, "fill_value", "a value"), metadata.dtype);
   metadata.codecs = required(document, "codecs", "a list of codecs");
+  if (auto inner = sharded_chunks(metadata.codecs, metadata.shape.size())) {
+    metadata.shards = std::exchange(metadata.chunks, std::move(*inner));
+  }
   if (const auto found = document.find("storage_transformers"); found != document.end() && !found->empty()) {
     throw Error(ErrorKind::unsupported, "'storage_transformers' is " + found->dump() + ": only an empty list is read");
   }

@@ -41,6 +41,9 @@ class FaultyStore final : public Store {
                                         std::span<std::byte> into) const override {
     return attempt(kRead, key, [&] { return inner_->read_range(key, offset, into); });
   }
+  std::optional<std::uint64_t> read_suffix(std::string_view key, std::span<std::byte> into) const override {
+    return attempt(kRead, key, [&] { return inner_->read_suffix(key, into); });
+  }
   std::optional<Stamp> stamp(std::string_view key) const override {
     return attempt(kRead, key, [&] { return inner_->stamp(key); });
   }

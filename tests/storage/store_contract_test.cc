@@ -99,6 +99,17 @@ TEST_P(StoreContract, reads_ranges) {
   EXPECT_EQ(store_->read_range("k", 10, into.first(0)), 0u);
 }
 
+TEST_P(StoreContract, reads_suffixes) {
+  store_->put("k", bytes_of("0123456789"));
+  char text[4] = {};
+  const auto into = std::as_writable_bytes(std::span(text));
+  EXPECT_EQ(store_->read_suffix("k", into), 10u);
+  EXPECT_EQ(std::string(text, 4), "6789");
+  EXPECT_EQ(store_->read_suffix("missing", into), std::nullopt);
+  store_->put("k", bytes_of("abc"));
+  EXPECT_EQ(kind_thrown([&] { store_->read_suffix("k", into); }), ErrorKind::corrupt);
+}
+
 TEST_P(StoreContract, stamps_tell_a_changed_value) {
   EXPECT_EQ(store_->stamp("k"), std::nullopt);
   store_->put("k", bytes_of("12345"));
