@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/plugin/json_field.h"
 #include "engine/plugin/manifest_rules.h"
+#include "engine/plugin/printable.h"
 #include "storage/buffer.h"
 #include "storage/error.h"
 
@@ -363,7 +363,7 @@ CallMemory Binding::memory(const Shape& block) const {
   const bool all_through_host =
       outside.trust <= Trust::bound && outside.formula.count(names) == 0;  // nothing bypasses host services
   if (extra_memory_) {
-    memory.uncertain += *extra_memory_;
+    memory.uncertain += std::max<std::uint64_t>(*extra_memory_, 1);  // an estimate of nothing is an estimate too
     if (!all_through_host) memory.outside = *extra_memory_;
     return memory;
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -300,7 +301,7 @@ double Expression::evaluate(std::uint32_t index, const std::vector<const double*
 }
 
 void Expression::fail(const std::string& why) const {
-  throw Error(ErrorKind::invalid, "formula '" + text_ + "': " + why);
+  throw Error(ErrorKind::invalid, "formula '" + printable(text_, kMaxLength) + "': " + why);
 }
 
 }  // namespace cuboid

@@ -5,9 +5,16 @@
 #include <set>
 
 #include "engine/expr/kernel.h"
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {
+
+namespace {
+
+constexpr std::size_t kMaxKeys = 256;  // of one object: looking one up takes time in proportion
+
+}  // namespace
 
 nlohmann::ordered_json parse_json(std::string_view text, std::size_t max_bytes, int max_depth) {
   using Json = nlohmann::ordered_json;
@@ -21,25 +28,18 @@ nlohmann::ordered_json parse_json(std::string_view text, std::size_t max_bytes, 
       throw Error(ErrorKind::plugin, "JSON is nested deeper than " + std::to_string(max_depth) + " levels");
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+    if (event != Json::parse_event_t::key) return true;
+    if (!keys.back().insert(parsed.get<std::string>()).second)
       throw Error(ErrorKind::plugin, "key " + in_quotes(parsed.get<std::string>()) + " occurs twice in one object");
+    if (keys.back().size() > kMaxKeys)
+      throw Error(ErrorKind::plugin, "an object has more than " + std::to_string(kMaxKeys) + " keys");
     return true;
   };
   try {
     return Json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::exception& error) {
-    std::string why = error.what();
-    why.resize(std::min<std::size_t>(why.size(), 200));
-    for (char& c : why)
-      if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) > '~') c = '?';
-    throw Error(ErrorKind::plugin, "no valid JSON: " + why);
+    throw Error(ErrorKind::plugin, "no valid JSON: " + printable(error.what(), 200));
   }
-}
-
-std::string in_quotes(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text.substr(0, 60)) result += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '?' : c;
-  return result + (text.size() > 60 ? "...\"" : "\"");
 }
 
 void JsonField::object() const {

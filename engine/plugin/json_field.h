@@ -11,11 +11,9 @@
 
 namespace cuboid {
 
-// Throws Error{plugin}: larger than max_bytes, nested deeper than max_depth, a duplicate key, no JSON.
+// Throws Error{plugin}: larger than max_bytes, nested deeper than max_depth, an object of more than 256 keys, a
+// duplicate key, no JSON.
 nlohmann::ordered_json parse_json(std::string_view text, std::size_t max_bytes, int max_depth);
-
-// Text of a stranger, fit for a message: quoted, control characters replaced, at most 60 characters.
-std::string in_quotes(std::string_view text);
 
 class JsonField {
  public:

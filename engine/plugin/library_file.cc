@@ -44,7 +44,8 @@ std::optional<Elf64_Ehdr> read_header(const LibraryFile& file) {
   if (header.e_machine != kMachine)
     file.fail("was built for ELF machine " + std::to_string(header.e_machine) + ", this one is " +
               std::to_string(kMachine) + ": build the plugin for this architecture");
-  if (header.e_type != ET_DYN)
+  // A program too: plugins may be linked into it.
+  if (header.e_type != ET_DYN && header.e_type != ET_EXEC)
     file.fail("is an ELF file of type " + std::to_string(header.e_type) + ", expected a shared library (type 3)");
   return header;
 }

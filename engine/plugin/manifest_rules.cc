@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/plugin/json_field.h"
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/plugin/json_field.h"
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -19,13 +19,9 @@ std::uint64_t counted_bytes(std::uint64_t bytes, std::uint64_t align) {
   return (bytes + 63) / 64 * 64 + (bytes > 0 && align > 64 ? align : 0);
 }
 
-// Text of a plugin, for messages: cut and freed of control characters.
+// Text of a plugin, for messages.
 std::string clean(const char* text) {
-  if (!text) return "";
-  std::string result(text, ::strnlen(text, 2000));
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
-  return result;
+  return text ? printable(std::string_view(text, ::strnlen(text, 2000)), 2000) : "";
 }
 
 std::string status_name(cuboid_status status) {
@@ -185,8 +181,8 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
   std::uint64_t& held = of_state ? state_bytes_ : call_bytes_;
   const auto& promised = of_state ? promises_.state_bytes : promises_.call_bytes;
   if (promised && held + counted > *promised)
-    return break_promise(CUBOID_E_BUDGET, "took " + std::to_string(held + counted) + " bytes through the host (for " +
-                                              what + "), its manifest promises at most " + std::to_string(*promised) +
+    return break_promise(CUBOID_E_BUDGET, "took " + format_size(held + counted) + " through the host (for " + what +
+                                              "), its manifest promises at most " + format_size(*promised) +
                                               (of_state ? " of state_bytes" : " of call_bytes"));
   try {
     Allocation allocation = allocate(bytes, align);
@@ -264,7 +260,7 @@ void PluginCall::free_leftovers(Stage stage) {
   }
   if (pieces > 0)
     monitor_.log(2, function_.id + " did not release " + std::to_string(pieces) + " piece(s) of memory, " +
-                        std::to_string(leaked) + " bytes; the host freed them");
+                        format_size(leaked) + "; the host freed them");
 }
 
 cuboid_status PluginCall::charge(std::int64_t delta) {
@@ -277,9 +273,9 @@ cuboid_status PluginCall::charge(std::int64_t delta) {
   }
   const auto more = static_cast<std::uint64_t>(delta);
   if (promises_.outside_bytes && outside_bytes_ + more > *promises_.outside_bytes)
-    return break_promise(CUBOID_E_BUDGET, "declared " + std::to_string(outside_bytes_ + more) +
-                                              " bytes outside the host, its manifest promises at most " +
-                                              std::to_string(*promises_.outside_bytes) + " of outside_bytes");
+    return break_promise(CUBOID_E_BUDGET, "declared " + format_size(outside_bytes_ + more) +
+                                              " outside the host, its manifest promises at most " +
+                                              format_size(*promises_.outside_bytes) + " of outside_bytes");
   try {
     if (more > 0) account_.admit(static_cast<std::size_t>(more));
     outside_bytes_ += more;
@@ -297,7 +293,7 @@ void PluginCall::headroom(std::uint64_t* limit, std::uint64_t* in_use) const {
 }
 
 cuboid_status PluginCall::refuse(const std::string& what, std::uint64_t bytes) {
-  if (refusal_.empty()) refusal_ = std::to_string(bytes) + " bytes for " + what;
+  if (refusal_.empty()) refusal_ = format_size(bytes) + " for " + what;
   return CUBOID_E_BUDGET;
 }
 
@@ -468,16 +464,18 @@ void PluginCall::throw_over_budget() const {
   const bool own = !refusal_.empty() || stated_needed_ > 0;
   // What the plugin states are bytes as it asks for them; the account holds them in size classes.
   const std::uint64_t stated = stated_needed_ + (stated_needed_ + 7) / 8;
-  const std::uint64_t needed = own ? std::max<std::uint64_t>(account_.needed(), stated) : 0;
+  const std::uint64_t total = std::max<std::uint64_t>(account_.needed(), stated);
+  const auto uncertain = [&](std::uint64_t bytes) { return bytes - std::min(bytes, promises_.sure); };
+  const std::uint64_t needed = !own ? 0 : std::max(uncertain(account_.needed()), stated);
   std::string why = refusal_.empty() ? "ran out of memory" : "was refused " + refusal_;
   if (!refusal_.empty() && status_ == CUBOID_OK) why += " and went on as if nothing had happened";
   if (!message_.empty()) why += ": " + message_;
   throw Error(ErrorKind::over_budget,
-              function_.id + " " + why + "; one call may hold " + format_size(account_.limit()) +
-                  (own ? ", it needs at least " + format_size(needed) : "") + ": allow it more memory",
+              function_.id + " " + why + "; this call may hold " + format_size(account_.limit()) +
+                  (own ? ", it needs at least " + format_size(total) : "") + ": allow it more memory",
               {{"function", function_.id},
                {"needed", std::to_string(needed)},
-               {"allowed", std::to_string(account_.limit())},
+               {"allowed", std::to_string(uncertain(account_.limit()))},
                {"evidence", own ? "own-account" : "unknown"}});
 }
 
@@ -491,7 +489,7 @@ void PluginCall::throw_bound() const {
                {"bound_output", std::to_string(bound_->output)},
                {"bound_needed", std::to_string(bound_->needed)},
                {"bound_allowed", std::to_string(allowed)},
-               {"evidence", "own-account"}});
+               {"evidence", "own-bound"}});
 }
 
 void PluginCall::throw_plugin(const std::string& why, bool promise) const {

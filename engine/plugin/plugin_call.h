@@ -24,6 +24,7 @@ namespace cuboid {
 // What the manifest promises for this very call; empty: no promise, the account's limit alone holds.
 struct CallPromises {
   std::optional<std::uint64_t> call_bytes, state_bytes, outside_bytes;
+  std::uint64_t sure = 0;  // bytes of the account that are no estimate (CallMemory::sure)
 };
 
 struct HostOutput {

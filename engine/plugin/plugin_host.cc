@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "engine/plugin/json_field.h"
 #include "engine/plugin/parameters.h"
 #include "engine/plugin/plugin_kernel.h"
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -109,8 +109,10 @@ std::vector<fs::path> plugin_folders() {
   std::error_code failed;
   const fs::path program = fs::read_symlink("/proc/self/exe", failed);
   if (failed) return folders;
-  folders.push_back(program.parent_path() / "plugins");
-  folders.push_back(program.parent_path().parent_path() / "lib" / "cuboid" / "plugins");
+  const fs::path beside = program.parent_path() / "plugins";
+  const fs::path installed = (program.parent_path() / CUBOID_PLUGINS_FROM_PROGRAM).lexically_normal();
+  folders.insert(folders.end(), {beside, installed});
+  if (!fs::exists(beside, failed) && !fs::exists(installed, failed)) folders.emplace_back(CUBOID_PLUGINS_INSTALLED);
   return folders;
 }
 

@@ -23,8 +23,9 @@ struct PluginReport {
 };
 
 // The folders that are searched, first to last: CUBOID_PLUGIN_PATH_ADD, then CUBOID_PLUGIN_PATH or, where that is not
-// set, `plugins` beside the running program and ../lib/cuboid/plugins from there. Both variables are ':'-separated and
-// ignored where the process runs with more rights than its user (AT_SECURE).
+// set, `plugins` beside the running program and the installed lib/cuboid/plugins as seen from it (where neither exists,
+// as for a program that embeds the engine: the folder that Cuboid was installed to). Both variables are ':'-separated
+// and ignored where the process runs with more rights than its user (AT_SECURE).
 std::vector<std::filesystem::path> plugin_folders();
 
 // The library that a user names: a path (relative to `base`), else a name ("sky", "libsky.so") found in the folders.

@@ -9,12 +9,12 @@
 namespace cuboid {
 
 // What run() throws, beside what the account and the monitor throw:
-// - Error{over_budget}, an estimate that was too low. Context: "function"; for memory "needed" and "allowed" (bytes
-// that
-//   the call's account would hold, its limit) and "evidence": "own-account" where the host refused an allocation or the
-//   plugin stated what it needs, "unknown" where it only said that memory ran out (a worker that refused a malloc knows
-//   better: "own-limit"); for a result above a guess or a user's max_shape "bound_output" (its index), "bound_needed"
-//   and "bound_allowed" (extents along axis 0).
+// - Error{over_budget}, an estimate that was too low. Context: "function" and "evidence". For memory: "needed" and
+//   "allowed", bytes beyond CallMemory::sure, that is in the terms of CallMemory::uncertain; "evidence" is
+//   "own-account" where the host refused an allocation or the plugin stated what it needs, "unknown" where it only said
+//   that memory ran out (a worker that refused a malloc knows better: "own-limit"). For a result above a guess or a
+//   user's max_shape: "bound_output" (its index), "bound_needed" and "bound_allowed" (extents along axis 0),
+//   "own-bound".
 // - Error{plugin}, context "function" and, where it is one, "promise": the plugin broke a promise of its manifest, gave
 //   an error status, or let an exception escape. More memory does not help.
 // - Error{cancelled}.

@@ -5,7 +5,7 @@
 #include <boost/dll/shared_library.hpp>
 #include <exception>
 
-#include "engine/plugin/json_field.h"
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "engine/plugin/manifest_rules.h"
+#include "engine/plugin/printable.h"
 #include "manifest_text.h"
 #include "storage/error.h"
 
@@ -275,6 +277,9 @@ TEST(Manifest, HostileManifestsAreRefusedNamingTheField) {
        "combine"},
   };
   EXPECT_EQ(complaint(valid), "accepted");
+  std::string keys = R"({"schema": 1)";
+  for (int k = 0; k < 300; ++k) keys += ", \"k" + std::to_string(k) + "\": 0";
+  EXPECT_THAT(complaint(keys + "}"), HasSubstr("more than 256 keys"));
   for (const Bad& bad : table) EXPECT_THAT(complaint(bad.json), HasSubstr(bad.complaint)) << bad.what;
 }
 
@@ -282,6 +287,51 @@ TEST(Manifest, CutAtEveryLengthIsRefused) {
   const std::string valid = manifest_text(FunctionText{});
   for (std::size_t length = 0; length < valid.size(); ++length)
     EXPECT_THROW(parse_manifest(valid.substr(0, length)), Error) << length;
+}
+
+TEST(Manifest, WhatStrangersWriteIsMadeFitForMessages) {
+  EXPECT_EQ(printable("a\nb\x7f", 10), "a b ");
+  EXPECT_EQ(printable("\xc3\xa9\xff\xc3", 10), "\xc3\xa9??");  // invalid bytes
+  EXPECT_EQ(printable("a\xc3\xa9", 2), "a");                   // never half a character
+  EXPECT_EQ(printable("\xed\xa0\x80\xc0\x80", 10), "?????");   // a surrogate, an overlong NUL
+  EXPECT_EQ(in_quotes("text"), "\"text\"");
+  EXPECT_EQ(in_quotes(std::string(100, 'x')), "\"" + std::string(60, 'x') + "...\"");
+}
+
+// Random damage gives a manifest or an Error, never more.
+TEST(Manifest, RandomDamageIsStood) {
+  const unsigned seed = 20240608;
+  std::mt19937 random(seed);
+  FunctionText text;
+  text.more = R"(, "examples": [{"params": {"t": 1}, "in": [{"dtype": "f4", "shape": [2], "data": ["NaN", 2]}],
+                                 "out": [{"dtype": "f4", "shape": [1], "data": [2]}], "tolerance": 0.5}])";
+  const std::string valid = manifest_text(text);
+  const std::string alphabet = "{}[]\":,0123456789-+.eE truefalsn\\u\xc3\xff<=>~?*/()_xyT";
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = valid;
+    for (int times = 1 + static_cast<int>(random() % 3); times > 0; --times) {
+      const std::size_t at = random() % damaged.size();
+      switch (random() % 3) {
+        case 0:
+          damaged[at] = alphabet[random() % alphabet.size()];
+          break;
+        case 1:
+          damaged.erase(at, 1 + random() % 8);
+          break;
+        default:
+          damaged.insert(at, damaged.substr(random() % damaged.size(), random() % 24));
+      }
+    }
+    try {
+      parse_manifest(damaged);
+      ++accepted;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::plugin) << "seed " << seed << ": " << damaged;
+    }
+  }
+  EXPECT_GT(accepted, 100) << "seed " << seed;
+  EXPECT_LT(accepted, 15000) << "seed " << seed;
 }
 
 TEST(ManifestFile, ReadsASharedLibraryWithoutLoadingIt) {

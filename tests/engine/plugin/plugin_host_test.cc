@@ -1,5 +1,6 @@
 #include "engine/plugin/plugin_host.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,8 +56,11 @@ TEST(PluginFolders, AreReplacedAndAddedTo) {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
   {
     const Environment path("CUBOID_PLUGIN_PATH", nullptr), add("CUBOID_PLUGIN_PATH_ADD", nullptr);
-    EXPECT_THAT(plugin_folders(),
-                testing::ElementsAre(program / "plugins", program.parent_path() / "lib/cuboid/plugins"));
+    const std::vector<fs::path> folders = plugin_folders();
+    ASSERT_EQ(folders.size(), 2u);
+    EXPECT_EQ(folders[0], program / "plugins");
+    EXPECT_EQ(folders[1].parent_path().filename(), "cuboid");
+    EXPECT_EQ(folders[1].filename(), "plugins");
   }
   const Environment path("CUBOID_PLUGIN_PATH", "/a::/b"), add("CUBOID_PLUGIN_PATH_ADD", "/c");
   EXPECT_THAT(plugin_folders(), testing::ElementsAre("/c", "/a", "/b"));
@@ -157,6 +161,25 @@ TEST(PluginKernel, PrefersChunksAndLargerBlocksWhereTheHaloIsLarge) {
 TEST(PluginLibrary, LoadsWhatIsAsItsManifestSays) {
   EXPECT_EQ(load_complaint("libbehave.so"), "loaded");
   EXPECT_EQ(load_complaint("libbroken_none.so"), "loaded");
+}
+
+TEST(PluginLibrary, StaysLoadedAndKeepsItsNamesToItself) {
+  const std::string path = (kPlugins / "libbroken_none.so").string();
+  PluginResolver({read_manifest(path)}).load();
+  EXPECT_NE(::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);  // although its owner is gone
+  EXPECT_EQ(::dlsym(RTLD_DEFAULT, "cuboid_plugin_v1"), nullptr);       // no plugin can take another one's place
+}
+
+TEST(PluginLibrary, TakesAPluginThatIsLinkedIntoTheProgram) {
+  static const cuboid_plugin another{sizeof(cuboid_plugin), 0, "another", "1", 0, 0, nullptr, nullptr};
+  const auto entry = [](const cuboid_hello*, const char**) -> const cuboid_plugin* { return &another; };
+  const PluginLibrary library(read_manifest(kPlugins / "libbroken_none.so"), entry);
+  try {
+    library.load();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("calls itself \"another\", its manifest says \"broken\""));
+  }
 }
 
 TEST(PluginLibrary, SaysWhyALibraryCannotBeLoaded) {

@@ -212,6 +212,7 @@ TEST(PluginRun, AboveAGuessTheBoundMayGrow) {
   EXPECT_EQ(number(error, "bound_output"), 0u);
   EXPECT_EQ(number(error, "bound_needed"), 9u);
   EXPECT_EQ(number(error, "bound_allowed"), 5u);
+  EXPECT_THAT(error.context(), Contains(Pair("evidence", "own-bound")));
   // With the user's number it fits.
   const auto grown = kernel_of("test.rows", in, {{"rows", std::int64_t{9}}}, {{0, {9, 2}}});
   EXPECT_EQ(run_whole(*grown, in).produced, (Shape{9, 2}));
@@ -282,7 +283,7 @@ TEST(PluginRun, ABrokenPromiseOfBytesIsNoMatterOfMemory) {
   const std::vector<Array> in = {counting({20})};
   const Error error = error_of([&] { run_whole(*kernel_of("test.liar", in), in, 1 << 20); });
   EXPECT_EQ(error.kind(), ErrorKind::plugin);
-  EXPECT_THAT(error.message(), HasSubstr("took 65536 bytes"));
+  EXPECT_THAT(error.message(), HasSubstr("took 64 KiB"));
   // Where the user gave a number of their own, that number counts.
   run_whole(*kernel_of("test.liar", in, {}, {}, 1 << 20), in);
 }
