@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t kScan = 64;    // blocks looked at in one search for ready ones
 constexpr double kPilotShare = 0.05;  // of the plan's tasks
 constexpr std::size_t kPilotsAtMost = 4096;
+constexpr std::size_t kPilotsLookedAt = 8;  // per task that is started, while there are pilots
 
 }  // namespace
 
@@ -112,25 +113,23 @@ bool Scheduler::refill_stage(int index) {
 }
 
 bool Scheduler::refill_pilots() {
-  bool found = false;
-  std::size_t kept = 0, looked = 0;
+  std::size_t kept = 0, looked = 0, found = 0;
   for (std::size_t k = 0; k < pilots_.size(); ++k) {
     const TaskRef task = pilots_[k];
     StageState& s = state(task.stage);
     if (s.taken.contains(task.block)) continue;
-    if (window_.size() < kWindow && looked++ < kWindow && readiness(task) == Readiness::ready) {
-      offer(task);
-      found = true;
-    } else {
-      pilots_[kept++] = task;
-    }
+    const Readiness now = looked++ < kPilotsLookedAt ? readiness(task) : Readiness::waiting;
+    if (now == Readiness::waiting) pilots_[kept++] = task;
+    if (now != Readiness::ready) continue;  // a blocked one is no pilot any more
+    s.taken.insert(task.block);
+    window_.insert(window_.begin() + static_cast<std::ptrdiff_t>(found++), {task});
   }
   pilots_.resize(kept);
-  return found;
+  return found > 0;
 }
 
 bool Scheduler::refill() {
-  bool more = !pilots_.empty() && refill_pilots();
+  bool more = false;
   for (int stage = 0; stage < static_cast<int>(stages_.size()) && window_.size() < kWindow; ++stage)
     more |= refill_stage(stage);
   return more;
@@ -138,6 +137,7 @@ bool Scheduler::refill() {
 
 std::optional<TaskRef> Scheduler::next(const std::function<Fit(TaskRef)>& fits) {
   // Half full is full enough: filling up after every task would search for ready blocks after every task.
+  if (!pilots_.empty()) refill_pilots();
   if (window_.size() < kWindow / 2) refill();
   if (window_.empty()) idle();  // searches on
   for (std::size_t k = 0; k < window_.size(); ++k) {
@@ -169,7 +169,7 @@ void Scheduler::park(TaskRef task) { give_up(task); }
 
 bool Scheduler::idle() {
   while (window_.empty())
-    if (!refill()) break;
+    if (!(!pilots_.empty() && refill_pilots()) && !refill()) break;
   return window_.empty();
 }
 

@@ -85,7 +85,7 @@ class Scheduler {
   void offer(TaskRef task);
   // Adds ready tasks; true where more might be found by calling again.
   bool refill();
-  bool refill_pilots();
+  bool refill_pilots();  // at the front; true where some became ready
   bool refill_stage(int stage);
   void plan_pilots(int stage);
 
