@@ -84,6 +84,7 @@ void check_really_missing(std::string path) {
   }
 }
 
+// The process id keeps apart what a fork shares.
 std::string temporary_name() {
   static const std::uint64_t token = [] {
     std::uint64_t value = 0;
@@ -91,8 +92,9 @@ std::string temporary_name() {
     return value;
   }();
   static std::atomic<std::uint64_t> counter{0};
-  char text[64];
-  std::snprintf(text, sizeof text, "%s%016llx-%llx", kTemporaryPrefix.data(), static_cast<unsigned long long>(token),
+  char text[80];
+  std::snprintf(text, sizeof text, "%s%016llx-%lx-%llx", kTemporaryPrefix.data(),
+                static_cast<unsigned long long>(token), static_cast<unsigned long>(::getpid()),
                 static_cast<unsigned long long>(counter.fetch_add(1, std::memory_order_relaxed)));
   return text;
 }
