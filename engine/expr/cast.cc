@@ -1,5 +1,6 @@
 #include "engine/expr/cast.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -68,6 +69,10 @@ void cast(const std::byte* from, std::int64_t from_stride, std::byte* to, std::i
       auto* __restrict out = reinterpret_cast<To*>(to);
       for (std::int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
     }
+    return;
+  }
+  if (from_stride == 0 && to_stride == sizeof(To)) {
+    std::fill_n(reinterpret_cast<To*>(to), n, convert<To>(*reinterpret_cast<const From*>(from)));
     return;
   }
   for (std::int64_t i = 0; i < n; ++i)

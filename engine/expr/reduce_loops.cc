@@ -1,6 +1,7 @@
 // The typed loops of reductions. Floats are accumulated in float64 (complex in complex128) in eight independent lanes
 // per strip, whose order is fixed: fast (the chain of one addition is four cycles) and closer to the exact sum than one
 // running total.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -113,6 +114,15 @@ void fold(std::byte* const* cells, const std::byte* strip, std::int64_t n, std::
 }
 
 template <class F, class T>
+void folds(std::byte* cells, std::int64_t stride, const std::byte* strip, std::int64_t n, std::int64_t count) {
+  const T* x = reinterpret_cast<const T*>(strip);
+  for (std::int64_t i = 0; i < count; ++i, x += n) {
+    T& cell = at<T>(cells, i * stride);
+    cell = F{}(cell, fold_strip<F>(x, n));
+  }
+}
+
+template <class F, class T>
 void rows(std::byte* const* cells, const std::int64_t* strides, const std::byte* strip, std::int64_t n, std::int64_t) {
   const T* __restrict x = reinterpret_cast<const T*>(strip);
   if (strides[0] == sizeof(T)) {
@@ -124,6 +134,16 @@ void rows(std::byte* const* cells, const std::int64_t* strides, const std::byte*
     T& cell = at<T>(cells[0], i * strides[0]);
     cell = F{}(cell, x[i]);
   }
+}
+
+template <class F, class T>
+void rows4(std::byte* cells, const std::byte* rows, std::int64_t row_stride, std::int64_t n) {
+  T* __restrict cell = reinterpret_cast<T*>(cells);
+  const T* __restrict a = reinterpret_cast<const T*>(rows);
+  const T* __restrict b = reinterpret_cast<const T*>(rows + row_stride);
+  const T* __restrict c = reinterpret_cast<const T*>(rows + 2 * row_stride);
+  const T* __restrict d = reinterpret_cast<const T*>(rows + 3 * row_stride);
+  for (std::int64_t i = 0; i < n; ++i) cell[i] = F{}(F{}(F{}(F{}(cell[i], a[i]), b[i]), c[i]), d[i]);
 }
 
 template <class F, class T>
@@ -147,7 +167,9 @@ ReductionLoops simple() {
   loops.states = {kDTypeOf<T>};
   set_initial(loops, 0, F::template identity<T>());
   loops.fold = &fold<F, T>;
+  loops.folds = &folds<F, T>;
   loops.rows = &rows<F, T>;
+  loops.rows4 = &rows4<F, T>;
   loops.merge = &merge<F, T>;
   return loops;
 }
@@ -196,6 +218,11 @@ void fold_count(std::byte* const* cells, const std::byte* strip, std::int64_t n,
 }
 void rows_count(std::byte* const* cells, const std::int64_t* strides, const std::byte* strip, std::int64_t n,
                 std::int64_t) {
+  if (strides[0] == sizeof(std::int64_t)) {
+    auto* __restrict cell = reinterpret_cast<std::int64_t*>(cells[0]);
+    for (std::int64_t i = 0; i < n; ++i) cell[i] += strip[i] != std::byte{0};
+    return;
+  }
   for (std::int64_t i = 0; i < n; ++i) at<std::int64_t>(cells[0], i * strides[0]) += strip[i] != std::byte{0};
 }
 
@@ -225,7 +252,24 @@ void fold_moments(std::byte* const* cells, const std::byte* strip, std::int64_t 
 }
 void rows_moments(std::byte* const* cells, const std::int64_t* strides, const std::byte* strip, std::int64_t n,
                   std::int64_t) {
-  const auto* x = reinterpret_cast<const double*>(strip);
+  const auto* __restrict x = reinterpret_cast<const double*>(strip);
+  if (strides[0] == 8 && strides[1] == 8 && strides[2] == 8) {
+    // The same formula, but one division where all counts are equal, as they are within a block.
+    auto* __restrict count = reinterpret_cast<std::int64_t*>(cells[0]);
+    auto* __restrict mean = reinterpret_cast<double*>(cells[1]);
+    auto* __restrict squares = reinterpret_cast<double*>(cells[2]);
+    const std::int64_t before = count[0];
+    if (std::all_of(count, count + n, [before](std::int64_t one) { return one == before; })) {
+      const double own = static_cast<double>(before), share = 1.0 / static_cast<double>(before + 1);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double delta = x[i] - mean[i];
+        mean[i] += delta * share;
+        squares[i] += delta * delta * own * share;
+        count[i] = before + 1;
+      }
+      return;
+    }
+  }
   for (std::int64_t i = 0; i < n; ++i) join_moments(cells, strides, i, 1, x[i], 0);
 }
 void merge_moments(std::byte* const* cells, const std::int64_t* strides, const std::byte* const* others,
@@ -267,7 +311,12 @@ template <class T, bool kLargest>
 void fold_arg(std::byte* const* cells, const std::byte* strip, std::int64_t n, std::int64_t position) {
   constexpr std::int64_t kNone[2]{};
   const auto* x = reinterpret_cast<const T*>(strip);
-  for (std::int64_t i = 0; i < n; ++i) take_position<T, kLargest>(cells, kNone, 0, x[i], position + i);
+  // Most strips hold nothing better than what was found: their extreme tells.
+  using F = std::conditional_t<kLargest, Largest, Smallest>;
+  const T extreme = fold_strip<F>(x, n);
+  if (!before<T, kLargest>(extreme, position, at<T>(cells[0]), at<std::int64_t>(cells[1]))) return;
+  const T* found = std::find_if(x, x + n, [extreme](T value) { return value == extreme || is_nan(value); });
+  take_position<T, kLargest>(cells, kNone, 0, *found, position + (found - x));
 }
 template <class T, bool kLargest>
 void rows_arg(std::byte* const* cells, const std::int64_t* strides, const std::byte* strip, std::int64_t n,
@@ -331,18 +380,22 @@ ReductionLoops extreme_loops(DType input, bool largest) {
 ReductionLoops any_loops() {
   ReductionLoops loops = simple<Largest, Bool>();
   loops.fold = &fold_any;
+  loops.folds = nullptr;
   return loops;
 }
 ReductionLoops all_loops() {
   ReductionLoops loops = simple<Smallest, Bool>();
   loops.fold = &fold_all;
+  loops.folds = nullptr;
   return loops;
 }
 ReductionLoops count_loops() {
   ReductionLoops loops = simple<Plus, std::int64_t>();
   loops.strip = kBool;
   loops.fold = &fold_count;
+  loops.folds = nullptr;
   loops.rows = &rows_count;
+  loops.rows4 = nullptr;
   return loops;
 }
 

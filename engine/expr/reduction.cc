@@ -33,6 +33,15 @@ class StateWalk {
   std::byte* const* cells() const { return cells_; }
   std::int64_t index(std::size_t axis) const { return index_[axis]; }
   std::int64_t stride(std::size_t state, std::size_t axis) const { return strides_[state][axis]; }
+  // Cells from here to the end of the innermost axis walked, this one included.
+  std::int64_t cells_ahead() const { return axes_ == 0 ? 1 : block_[axes_ - 1] - index_[axes_ - 1]; }
+  // Steps over `count` <= cells_ahead() cells.
+  void advance(std::int64_t count) {
+    if (axes_ == 0) return;
+    index_[axes_ - 1] += count - 1;
+    for (std::size_t s = 0; s < states_.size(); ++s) cells_[s] += strides_[s][axes_ - 1] * (count - 1);
+    next();
+  }
   void next() {
     for (std::size_t axis = axes_; axis-- > 0;) {
       const bool carry = ++index_[axis] == block_[axis];
@@ -138,70 +147,109 @@ class ReductionKernel final : public Kernel {
     for (std::size_t s = 0; s < call.out.size(); ++s) fill_elements(call.out[s], reduction_.loops.initial[s]);
   }
 
-  // First of the trailing axes that are walked as one run: all reduced, or all kept with states in one run too.
+  // First of the trailing axes that are walked as one run: all reduced, or all kept and in one run in memory too.
   std::size_t run_start(const KernelCall& call) const {
     const std::size_t rank = reduced_.size();
     if (rank == 0) return 0;
     std::size_t start = rank - 1;
     const bool folds = reduced_[start];
     if (folds && reduction_.loops.positions) return start;
+    const auto joins = [&start](const auto& view) {
+      return view.strides[start - 1] == view.strides[start] * view.shape[start];
+    };
     while (start > 0 && reduced_[start - 1] == folds) {
-      if (!folds)
-        for (const View& state : call.out)
-          if (state.strides[start - 1] != state.strides[start] * state.shape[start]) return start;
+      if (!folds && !(joins(call.in[0]) && std::all_of(call.out.begin(), call.out.end(), joins))) return start;
       --start;
     }
     return start;
   }
 
-  std::int64_t position_of(const KernelCall& call, const StateWalk& walk, std::size_t leading,
-                           std::int64_t inner) const {
+  // The part of a block that one walk folds: runs over the axes from `start` on, of `run` elements each.
+  struct Pass {
+    ConstView in;
+    const std::vector<View>& states;
+    std::size_t start;
+    std::int64_t run;
+    bool folds;
+  };
+
+  void accumulate(KernelCall& call) const {
+    const std::int64_t total = element_count(call.in[0].shape);
+    if (total == 0) return;
+    const std::size_t rank = reduced_.size();
+    Pass pass{call.in[0], call.out, run_start(call), 1, rank == 0 || reduced_[rank - 1]};
+    for (std::size_t axis = pass.start; axis < rank; ++axis) pass.run *= pass.in.shape[axis];
+    const std::int64_t done = pass.folds ? 0 : accumulate_four_by_four(pass);
+    if (done > 0) {
+      if (done == pass.in.shape[0]) return;
+      Shape origin(rank, 0), extents = pass.in.shape;
+      origin[0] = done;
+      extents[0] -= done;
+      pass.in = pass.in.sub(origin, extents);
+    }
+    accumulate(call, pass);
+  }
+
+  // Long rows that need no conversion, four at a time, so that each cell is loaded and stored once for the four; each
+  // still meets the rows in order. The sum of 5000 x 5000 float64 along axis 0: 22 ms, row by row 31. Returns how many.
+  std::int64_t accumulate_four_by_four(const Pass& pass) const {
+    const ReductionLoops& loops = reduction_.loops;
+    constexpr std::int64_t kLong = 64;
+    const auto item = static_cast<std::int64_t>(loops.strip.size);
+    if (loops.rows4 == nullptr || pass.start != 1 || !reduced_[0] || pass.run < kLong || pass.in.dtype != loops.strip ||
+        pass.in.strides.back() != item || pass.states[0].strides.back() != item)
+      return 0;
+    const std::int64_t rows = pass.in.shape[0] / 4 * 4, stride = pass.in.strides[0];
+    for (std::int64_t row = 0; row < rows; row += 4)
+      loops.rows4(pass.states[0].data, pass.in.data + row * stride, stride, pass.run);
+    return rows;
+  }
+
+  // The place along the reduced axes, in the whole input, of the element `inner` of the run that the walk has come to.
+  std::int64_t position_of(const KernelCall& call, const Pass& pass, const StateWalk& walk, std::int64_t inner) const {
     if (!reduction_.loops.positions) return 0;
     std::int64_t position = inner;
     for (std::size_t axis = 0; axis < reduced_.size(); ++axis) {
-      const std::int64_t local = axis < leading ? walk.index(axis) : 0;
+      const std::int64_t local = axis < pass.start ? walk.index(axis) : 0;
       position += weights_[axis] * (call.in_box[0].origin[axis] + local);
     }
     return position;
   }
 
-  void accumulate(KernelCall& call) const {
+  // Order depends on the run's length alone: short runs share a strip, long ones (folded) are cut into strips.
+  void accumulate(const KernelCall& call, const Pass& pass) const {
     const ReductionLoops& loops = reduction_.loops;
-    const ConstView& in = call.in[0];
-    const std::int64_t total = element_count(in.shape);
-    if (total == 0) return;
-    const std::size_t start = run_start(call), rank = in.shape.size();
-    const bool folds = rank == 0 || reduced_[rank - 1];
-    std::int64_t run = 1;
-    for (std::size_t axis = start; axis < rank; ++axis) run *= in.shape[axis];
-    StateWalk walk(call.out, in.shape, start, reduced_);
+    StateWalk walk(pass.states, pass.in.shape, pass.start, reduced_);
     std::int64_t strides[kMaxStates] = {};
-    if (!folds)
-      for (std::size_t s = 0; s < call.out.size(); ++s) strides[s] = walk.stride(s, rank - 1);
+    if (!pass.folds)
+      for (std::size_t s = 0; s < pass.states.size(); ++s) strides[s] = walk.stride(s, pass.in.shape.size() - 1);
     StripReader reader;
-    reader.reset(in, loops.strip);
-    const std::size_t item = loops.strip.size;
-    // Short runs share a strip, long ones are cut into strips: where, depends on the run's length alone.
-    const std::int64_t together = std::max<std::int64_t>(1, kStrip / run);
-    for (std::int64_t done = 0, runs = total / run; done < runs;) {
+    reader.reset(pass.in, loops.strip);
+    const std::int64_t together = std::max<std::int64_t>(1, kStrip / pass.run);
+    const std::int64_t runs = element_count(pass.in.shape) / pass.run;
+    for (std::int64_t done = 0; done < runs; done += together) {
       const std::int64_t count = std::min(together, runs - done);
-      for (std::int64_t inner = 0; inner < run;) {
-        const std::int64_t n = std::min(kStrip, run - inner);
+      for (std::int64_t inner = 0; inner < pass.run; inner += kStrip) {
+        const std::int64_t n = std::min(kStrip, pass.run - inner);
         const std::byte* strip = reader.next(count * n);
-        for (std::int64_t k = 0; k < count; ++k, strip += static_cast<std::size_t>(n) * item) {
-          const std::int64_t position = position_of(call, walk, start, folds ? inner : 0);
-          if (folds) {
-            loops.fold(walk.cells(), strip, n, position);
+        for (std::int64_t k = 0; k < count;) {
+          const std::byte* elements = strip + k * n * loops.strip.size;
+          const std::int64_t position = position_of(call, pass, walk, pass.folds ? inner : 0);
+          std::int64_t cells = 1;
+          if (!pass.folds) {
+            std::byte* own[kMaxStates];
+            for (std::size_t s = 0; s < pass.states.size(); ++s) own[s] = walk.cells()[s] + inner * strides[s];
+            loops.rows(own, strides, elements, n, position);
+          } else if (loops.folds != nullptr && count > 1) {
+            cells = std::min(count - k, walk.cells_ahead());
+            loops.folds(walk.cells()[0], walk.stride(0, pass.start - 1), elements, n, cells);
           } else {
-            std::byte* cells[kMaxStates];
-            for (std::size_t s = 0; s < call.out.size(); ++s) cells[s] = walk.cells()[s] + inner * strides[s];
-            loops.rows(cells, strides, strip, n, position);
+            loops.fold(walk.cells(), elements, n, position);
           }
-          if (inner + n == run) walk.next();
+          if (inner + n == pass.run) walk.advance(cells);
+          k += cells;
         }
-        inner += n;
       }
-      done += count;
     }
   }
 

@@ -21,9 +21,14 @@ struct ReductionLoops {
   alignas(16) std::byte initial[kMaxStates][kMaxItemSize] = {};
   // n elements into one cell. `position` is the first one's place along the reduced axes.
   void (*fold)(std::byte* const* cells, const std::byte* strip, std::int64_t n, std::int64_t position) = nullptr;
+  // The same for `count` cells of state 0, `stride` bytes apart, n elements each; null: fold is called for each.
+  void (*folds)(std::byte* cells, std::int64_t stride, const std::byte* strip, std::int64_t n,
+                std::int64_t count) = nullptr;
   // n elements, each into a cell of its own; all at `position`.
   void (*rows)(std::byte* const* cells, const std::int64_t* strides, const std::byte* strip, std::int64_t n,
                std::int64_t position) = nullptr;
+  // Four rows of n elements, `row_stride` bytes apart, into n contiguous cells of state 0; null: rows is called.
+  void (*rows4)(std::byte* cells, const std::byte* rows, std::int64_t row_stride, std::int64_t n) = nullptr;
   // n states into n states.
   void (*merge)(std::byte* const* cells, const std::int64_t* strides, const std::byte* const* others,
                 const std::int64_t* other_strides, std::int64_t n) = nullptr;

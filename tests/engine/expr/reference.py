@@ -388,6 +388,14 @@ def special_reductions():
                         ("argmin", np.argmin), ("argmax", np.argmax), ("any", np.any), ("all", np.all)]:
         for axis in [None, 0, 1]:
             reduce_case(name, ufunc, nan, axis, False, "reversed")
+    for layout, t in itertools.product(LAYOUTS, ["float64", "int64"]):
+        long = values(t, (9, 130), small=True, special=False)
+        deep = values(t, (5, 6, 70), small=True, special=False)
+        for name, ufunc in [("sum", np.sum), ("max", np.max), ("std", np.std), ("argmin", np.argmin)]:
+            for axis in [None, 0, 1] + ([] if name == "argmin" else [[]]):
+                reduce_case(name, ufunc, long, axis, False, layout)
+            for axis in [0, 1, 2] + ([] if name == "argmin" else [[0, 1], [0, 2], [1, 2]]):
+                reduce_case(name, ufunc, deep, axis, False, layout)
     ties = np.array([[3, 1, 1], [1, 3, 3], [3, 1, 3]], np.int32)
     for axis in [None, 0, 1]:
         reduce_case("argmin", np.argmin, ties, axis, False, "padded")
