@@ -68,6 +68,11 @@ struct Expm1 {
   }
 };
 struct Reciprocal {
+  // Integer division: what is left of 1 / x for all but 1 and -1 is 0.
+  template <Integer T>
+  T operator()(T a) const {
+    return a == 1 || (std::is_signed_v<T> && a == static_cast<T>(-1)) ? a : T{0};
+  }
   template <Float T>
   T operator()(T a) const {
     return 1 / a;
@@ -147,7 +152,7 @@ constexpr ElementwiseFunction kFunctions[]{
     unary<Asinh>("asinh", "Inverse hyperbolic sine."),
     unary<Acosh>("acosh", "Inverse hyperbolic cosine."),
     unary<Atanh>("atanh", "Inverse hyperbolic tangent."),
-    unary<Reciprocal>("reciprocal", "1 / x; integers are taken as floats."),
+    unary<Reciprocal>("reciprocal", "1 / x; of integers rounded towards 0 (0 where x is 0)."),
     binary<Atan2>("atan2", "Angle of the point (x2, x1), in radians."),
     binary<Hypot>("hypot", "sqrt(x1^2 + x2^2) without overflow."),
     binary<CopySign>("copysign", "x1 with the sign of x2."),

@@ -89,7 +89,8 @@ TestArray expected_of(const json& entry) {
   return array;
 }
 
-// Equal as numbers: any NaN equals any other, 0 equals -0 unless the result must be exact.
+// Within `ulps` roundings of the larger of the number and `scale`. Any NaN equals any other; 0 equals -0 unless the
+// result must be exact.
 template <class T>
 bool same_float(T a, T b, double ulps, double scale) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
@@ -101,26 +102,27 @@ bool same_float(T a, T b, double ulps, double scale) {
 }
 
 template <class T>
-bool same_as_float(const std::byte* a, const std::byte* b, double ulps) {
+bool same_as_float(const std::byte* a, const std::byte* b, double ulps, double scale) {
   T x, y;
   std::memcpy(&x, a, sizeof x);
   std::memcpy(&y, b, sizeof y);
-  return same_float(x, y, ulps, 0);
+  return same_float(x, y, ulps, scale);
 }
 template <class T>
-bool same_as_complex(const std::byte* a, const std::byte* b, double ulps) {
+bool same_as_complex(const std::byte* a, const std::byte* b, double ulps, double scale) {
   std::complex<T> x, y;
   std::memcpy(&x, a, sizeof x);
   std::memcpy(&y, b, sizeof y);
-  const double size = ulps > 0 && std::isfinite(y.real()) && std::isfinite(y.imag()) ? std::abs(y) : 0;
+  const double size =
+      ulps > 0 && std::isfinite(y.real()) && std::isfinite(y.imag()) ? std::max<double>(std::abs(y), scale) : 0;
   return same_float(x.real(), y.real(), ulps, size) && same_float(x.imag(), y.imag(), ulps, size);
 }
 
-bool same_element(DType dtype, const std::byte* a, const std::byte* b, double ulps) {
-  if (dtype == kFloat32) return same_as_float<float>(a, b, ulps);
-  if (dtype == kFloat64) return same_as_float<double>(a, b, ulps);
-  if (dtype == kComplex64) return same_as_complex<float>(a, b, ulps);
-  if (dtype == kComplex128) return same_as_complex<double>(a, b, ulps);
+bool same_element(DType dtype, const std::byte* a, const std::byte* b, double ulps, double scale) {
+  if (dtype == kFloat32) return same_as_float<float>(a, b, ulps, scale);
+  if (dtype == kFloat64) return same_as_float<double>(a, b, ulps, scale);
+  if (dtype == kComplex64) return same_as_complex<float>(a, b, ulps, scale);
+  if (dtype == kComplex128) return same_as_complex<double>(a, b, ulps, scale);
   return std::memcmp(a, b, dtype.size) == 0;
 }
 
@@ -145,14 +147,14 @@ std::string element_text(DType dtype, const std::byte* at) {
 }
 
 // "" where equal, else the first difference.
-std::string difference(const TestArray& actual, const TestArray& expected, double ulps) {
+std::string difference(const TestArray& actual, const TestArray& expected, double ulps, double scale) {
   if (actual.dtype != expected.dtype)
     return "type " + to_string(actual.dtype) + ", NumPy has " + to_string(expected.dtype);
   if (actual.shape != expected.shape)
     return "shape " + to_string(actual.shape) + ", NumPy has " + to_string(expected.shape);
   const std::size_t size = actual.dtype.size;
   for (std::size_t at = 0; at < expected.bytes.size(); at += size)
-    if (!same_element(actual.dtype, &actual.bytes[at], &expected.bytes[at], ulps))
+    if (!same_element(actual.dtype, &actual.bytes[at], &expected.bytes[at], ulps, scale))
       return "element " + std::to_string(at / size) + " is " + element_text(actual.dtype, &actual.bytes[at]) +
              ", NumPy has " + element_text(actual.dtype, &expected.bytes[at]);
   return "";
@@ -165,7 +167,7 @@ Shape small_block(Shape domain, std::int64_t divisor) {
 
 std::string check(const json& entry) {
   const Call call = call_of(entry);
-  const double ulps = entry.at("ulps");
+  const double ulps = entry.at("ulps"), scale = entry.at("scale");
   const bool refused = !entry.contains("expected");
   std::shared_ptr<const Kernel> kernel;
   try {
@@ -175,12 +177,12 @@ std::string check(const json& entry) {
     const TestArray whole = evaluate(*kernel, call.inputs);
     if (refused) return "did not raise";
     const TestArray expected = expected_of(entry);
-    if (std::string text = difference(whole, expected, ulps); !text.empty()) return text;
+    if (std::string text = difference(whole, expected, ulps, scale); !text.empty()) return text;
     for (std::int64_t divisor : {2, 3}) {
       const Shape block = small_block(kernel->domain(), divisor);
       for (Merging merging : {Merging::one_by_one, Merging::two_halves}) {
         const TestArray blocks = evaluate(*kernel, call.inputs, block, merging);
-        if (std::string text = difference(blocks, expected, ulps); !text.empty())
+        if (std::string text = difference(blocks, expected, ulps, scale); !text.empty())
           return "in blocks of " + to_string(block) + ": " + text;
         if (!(evaluate(*kernel, call.inputs, block, merging) == blocks)) return "differs from run to run";
         if (kernel->reduction() == nullptr) break;
