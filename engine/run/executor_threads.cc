@@ -38,7 +38,7 @@ class Lane final : public TaskMonitor {
   void begin(const TaskOrder& order) {
     std::lock_guard lock(mutex_);
     order_ = order;
-    cancelled_ = false, timed_out_ = false;
+    cancelled_ = false, timed_out_ = false, refused_ = false;
   }
   TaskEvent run(const Plan& plan, const Pieces& pieces);
 
@@ -83,7 +83,7 @@ class Lane final : public TaskMonitor {
   std::mutex asking_;         // one question at a time, whichever thread of the call asks
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable answered_;
-  bool asks_ = false, granted_ = false;
+  bool asks_ = false, granted_ = false, refused_ = false;
   MemoryAccount* task_ = nullptr;
   MemoryAccount* call_ = nullptr;  // while an estimated call runs
   std::uint64_t sure_ = 0;
@@ -147,7 +147,7 @@ bool Lane::ask(std::uint64_t wanted, MemoryAccount& account, std::size_t needed)
   if (needed <= account.limit()) return true;  // another thread's question was granted
   {
     std::lock_guard lock(mutex_);
-    if (cancelled_) return false;
+    if (cancelled_ || refused_) return false;  // one refusal is the last word: the call is about to fail
     asks_ = true, granted_ = false;
   }
   TaskEvent event;
@@ -160,7 +160,6 @@ bool Lane::ask(std::uint64_t wanted, MemoryAccount& account, std::size_t needed)
   std::unique_lock lock(mutex_);
   answered_.wait(lock, [&] { return !asks_ || cancelled_; });
   asks_ = false;
-  progress(0);
   return granted_;
 }
 
@@ -173,6 +172,8 @@ void Lane::answer(const TaskOrder& order, bool granted, std::uint64_t limit, std
     allowance_ = allowance;
   }
   granted_ = granted;
+  refused_ = !granted;
+  progress(0);
   asks_ = false;
   answered_.notify_all();
 }

@@ -3,11 +3,13 @@
 #include "engine/run/task.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "engine/plan/piece.h"
+#include "engine/run/executor.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -287,16 +289,24 @@ class TaskRun {
     return declared.uncertain > 0 || declared.unknown || kernel.foreign() || kernel.spec().extra_memory.has_value();
   }
 
-  // A refusal by the call's own account is exact evidence; a host that knows more has said so before.
+  // A refusal by the call's own account is exact evidence. A plugin's host has said so already, in bytes that the call's
+  // account would hold; what escalation counts are the uncertain ones among them.
   static void add_evidence(Error& error, const MemoryAccount& memory, const CallMemory& declared) {
     const auto said = [&](std::string_view key) {
-      return std::any_of(error.context().begin(), error.context().end(),
-                         [&](const auto& pair) { return pair.first == key; });
+      const auto found = std::find_if(error.context().begin(), error.context().end(),
+                                      [&](const auto& pair) { return pair.first == key; });
+      return found == error.context().end() ? nullptr : &found->second;
     };
-    if (memory.needed() <= memory.limit() || said("evidence")) return;
-    error.add("evidence", "own_account");
-    const std::size_t needed = memory.needed();
-    if (!said("needed")) error.add("needed", std::to_string(needed - std::min<std::uint64_t>(needed, declared.sure)));
+    const bool refused = memory.needed() > memory.limit();
+    if (!said("evidence") && !refused) return;
+    std::uint64_t needed = refused ? memory.needed() : 0;
+    if (const std::string* text = said("needed")) {
+      std::uint64_t stated = 0;
+      std::from_chars(text->data(), text->data() + text->size(), stated);
+      needed = std::max(needed, stated);
+    }
+    if (!said("evidence")) error.add("evidence", to_string(Evidence::own_account));
+    error.add("needed_uncertain", std::to_string(needed - std::min(needed, declared.sure)));
   }
 
   void note_peak(const MemoryAccount& memory, const CallMemory& declared, std::uint64_t outside, bool estimated) {

@@ -61,7 +61,7 @@ class TaskMonitor : public CallMonitor {
 
 // Acquires everything from `account`. Throws Error with context "stage" and "block"; the chunks written before a failure
 // are whole and will be written again with the same bytes. Where an estimated call was refused memory the context says
-// "evidence" (a name of Evidence) and "needed" (uncertain bytes). `pieces`: by array index, for gather steps; offsets
+// "evidence" (a name of Evidence) and "needed_uncertain" (bytes; 0: not known). `pieces`: by array index, for gather steps; offsets
 // need not begin at 0 where the list is a part.
 TaskResult run_task(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor,
                     const std::map<int, PieceList>& pieces = {});

@@ -56,8 +56,9 @@ void describe_failure(TaskEvent& event, Error error) {
   event.what = evidence ? TaskEvent::What::exceeded : TaskEvent::What::failed;
   if (evidence) {
     event.evidence = evidence_from(*evidence);
-    event.needed = number<std::uint64_t>(error.context(), "needed").value_or(0);
+    event.needed = number<std::uint64_t>(error.context(), "needed_uncertain").value_or(0);
     event.bound_needed = number<std::int64_t>(error.context(), "bound_needed");
+    if (event.bound_needed) event.evidence = Evidence::own_bound;
   }
   event.error = std::move(error);
 }

@@ -24,7 +24,7 @@ RULES = {
     "engine/run/": (PLAN, EXPR, STORAGE),
     "engine/plugin/": (EXPR, STORAGE, SDK),
     "engine/report/": ("engine/run/events.h", "engine/run/journal.h", "engine/plan/plan.h", STORAGE),
-    "engine/worker/": ("engine/run/task.h", PLAN, EXPR, PLUGIN, STORAGE),
+    "engine/worker/": ("engine/run/task", "engine/run/protocol.h", PLAN, EXPR, PLUGIN, STORAGE),
     "engine/cli/": ("engine/", STORAGE, SDK),
     "engine/cuboid.cc": ("engine/include/", EXPR, PLAN, RUN, PLUGIN, "engine/report/", STORAGE, SDK),
     "engine/include/": ("storage/error.h", "storage/types.h", SDK),
