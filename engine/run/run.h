@@ -51,4 +51,8 @@ struct RunResult {
 // this run directory); everything later is in the result. Installs handlers for SIGINT and SIGTERM while it runs.
 RunResult run(const PlanRequest& request, const Resolvers& resolvers, const RunOptions& options);
 
+// The path of the worker program: `given`, else $CUBOID_WORKER, else beside this program, else where an installed one
+// lies. Throws Error{plugin} naming where was looked.
+std::string worker_program(const std::string& given);
+
 }  // namespace cuboid

@@ -5,11 +5,9 @@
 #include "storage/error.h"
 
 namespace cuboid {
-namespace {
 
 namespace fs = std::filesystem;
 
-// Given, else $CUBOID_WORKER, else beside this program, else where an installed one lies.
 std::string worker_program(const std::string& given) {
   if (!given.empty()) return given;
   if (const char* named = std::getenv("CUBOID_WORKER"); named && *named) return named;
@@ -22,8 +20,6 @@ std::string worker_program(const std::string& given) {
                                      candidates[0].string() + " nor at " + candidates[1].string() +
                                      "; name it in the environment as CUBOID_WORKER");
 }
-
-}  // namespace
 
 RunResult run(const PlanRequest& request, const Resolvers& resolvers, const RunOptions& options) {
   ExecutorFactory factory;

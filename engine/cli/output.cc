@@ -1,0 +1,58 @@
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/cli/command.h"
+#include "engine/report/table.h"
+
+namespace cuboid {
+
+int exit_code(const Error& error) {
+  switch (error.kind()) {
+    case ErrorKind::not_found:
+    case ErrorKind::invalid:
+    case ErrorKind::unsupported:
+    case ErrorKind::plugin:
+      return kExitUsage;
+    case ErrorKind::over_budget:
+      return kExitRefused;
+    case ErrorKind::corrupt:
+    case ErrorKind::io:
+      return kExitStorage;
+    case ErrorKind::cancelled:
+      return kExitInterrupted;
+  }
+  return kExitInternal;
+}
+
+nlohmann::json error_json(const Error& error) {
+  auto context = nlohmann::json::object();
+  for (const auto& [key, value] : error.context()) context[key] = value;
+  return {{"kind", to_string(error.kind())}, {"message", error.message()}, {"context", std::move(context)}};
+}
+
+void print_json(const nlohmann::json& json) {
+  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  std::cout.flush();
+  if (!std::cout) throw Error(ErrorKind::io, "standard output cannot be written");
+}
+
+void print_error(const Error& error, bool json) {
+  if (json) {
+    print_json({{"error", error_json(error)}});
+    return;
+  }
+  std::string where;
+  for (const auto& [key, value] : error.context()) where += (where.empty() ? " (" : ", ") + key + " " + value;
+  if (!where.empty()) where += ")";
+  std::string lines;  // a message may have several; each is made fit for a terminal
+  std::string message = error.message() + where;
+  for (std::size_t start = 0; start <= message.size();) {
+    const std::size_t end = std::min(message.find('\n', start), message.size());
+    lines += printable(message.substr(start, end - start)) + "\n";
+    start = end + 1;
+  }
+  std::cerr << paint(style_for(2), Ink::red, "cuboid:") << " " << lines;
+}
+
+}  // namespace cuboid

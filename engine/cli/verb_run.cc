@@ -1,0 +1,67 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/cli/catalog.h"
+#include "engine/cli/command.h"
+#include "engine/cli/pipeline.h"
+#include "engine/cli/run_display.h"
+#include "engine/cli/run_summary.h"
+#include "engine/cli/settings.h"
+#include "engine/report/plan_table.h"
+#include "engine/report/question.h"
+
+namespace cuboid {
+
+RunResult run_with_display(const PlanRequest& request, PluginCatalog& catalog, const CommonFlags& flags,
+                           RunOptions options) {
+  const bool error_is_terminal = ::isatty(STDERR_FILENO) == 1;
+  const ProgressMode mode = progress_mode(flags, error_is_terminal);
+  Terminal terminal(STDERR_FILENO, mode == ProgressMode::bar && error_is_terminal);
+  Progress progress(terminal, {mode, flags.quiet, flags.verbosity});
+  TerminalDecider decider(terminal, STDIN_FILENO);
+  options.observer = &progress;
+  if (person_present()) options.decider = &decider;
+  options.plugins = catalog.libraries_of(request);
+  return run(request, catalog.resolvers(), options);
+}
+
+int report_result(const RunResult& result, const CommonFlags& flags) {
+  if (flags.json) {
+    print_json(run_report(result));
+    return result.exit_code;
+  }
+  if (result.nothing_to_do) {
+    std::cout << "nothing to do\n";
+  } else if (result.status == RunStatus::refused) {
+    std::cout << plan_table(result.plan, style_for(1));
+  } else if (!flags.quiet) {
+    std::cout << run_summary(result, style_for(1));
+  }
+  std::cout.flush();
+  if (result.plan.refused && result.status == RunStatus::refused)
+    std::cerr << paint(style_for(2), Ink::red, "cuboid:") << " " << refusal_text(result.plan) << "\n";
+  if (result.error) print_error(*result.error, false);
+  return result.exit_code;
+}
+
+int run_command(const RunCommand& command) {
+  const CommonFlags& flags = command.common;
+  PluginCatalog catalog(flags.plugins);
+  Pipeline pipeline = load_pipeline(command.file, catalog);
+  complete_options(pipeline.request.options, flags, command.file, pipeline.memory);
+  pipeline.request.options.keep = command.keep;
+
+  RunOptions options;
+  options.on_exceed = exceed_policy(flags, pipeline.on_exceed, person_present());
+  options.override_step_policies = !flags.on_exceed.empty();
+  options.fresh = command.fresh;
+  try {
+    return report_result(run_with_display(pipeline.request, catalog, flags, options), flags);
+  } catch (const Error& error) {
+    throw with_place(error, pipeline);
+  }
+}
+
+}  // namespace cuboid
