@@ -44,15 +44,15 @@ bool holds(DType dtype, double value) {
 // Requests below the pool's threshold are charged as they are, larger ones in size classes: at most an eighth more.
 std::uint64_t with_rounding(std::uint64_t bytes) { return bytes + (bytes + 7) / 8; }
 
-Binding::Binding(const FunctionManifest& function, const KernelSpec& spec)
-    : function_(&function), params_(bind_params(function, spec.params)), extra_memory_(spec.extra_memory) {
-  const auto callback = [](const BytesManifest& bytes) { return bytes.source == BytesManifest::Source::callback; };
-  if (function.regions.kind == RegionManifest::Kind::callback || callback(function.call_bytes) ||
-      callback(function.state_bytes) || callback(function.outside_bytes))
-    throw Error(ErrorKind::unsupported,
-                function.id +
-                    ": its manifest leaves regions or bytes to a callback, which planning does not call: "
-                    "state them as formulas");
+Binding::Binding(const FunctionManifest& function, const KernelSpec& spec, Infer infer)
+    : function_(&function),
+      params_(bind_params(function, spec.params)),
+      extra_memory_(spec.extra_memory),
+      infer_(std::move(infer)) {
+  if (function.regions.kind == RegionManifest::Kind::callback)
+    throw Error(
+        ErrorKind::unsupported,
+        function.id + ": its manifest leaves regions to a callback, which planning does not call: state a halo");
   bind_inputs(spec);
   bind_axes();
   bind_halos();
@@ -167,12 +167,18 @@ void Binding::bind_outputs(const KernelSpec& spec) {
     OutputSpec output;
     output.name = patterns[k].name;
     output.spec.dtype = dtype(patterns[k]);
-    for (const ExtentPattern& extent : patterns[k].extents) {
-      if (extent.form == ExtentPattern::Form::inferred)
-        throw Error(ErrorKind::unsupported, function_->id + ": the extent '?' of output " + patterns[k].name +
-                                                " is known to its code alone, which planning does not call: state a "
-                                                "formula with <= or ~<=");
-      output.spec.extents.push_back({extent.formula.count(constants_), worst_trust(extent)});
+    for (std::size_t a = 0; a < patterns[k].extents.size(); ++a) {
+      const ExtentPattern& extent = patterns[k].extents[a];
+      if (extent.form == ExtentPattern::Form::inferred) {
+        const InferAnswer::Output& answer = inferred(domain_).outputs[k];
+        output.spec.extents.push_back({answer.max_shape[0], std::max(answer.trust, Trust::bound)});
+      } else {
+        // Of the whole domain; a data-dependent extent is bounded block by block, this one may be beyond all measure.
+        const bool vast = extent.data_dependent() && extent.formula.value(constants_) > Expression::kMaxValue;
+        output.spec.extents.push_back(
+            {vast ? static_cast<std::int64_t>(Expression::kMaxValue) : extent.formula.count(constants_),
+             worst_trust(extent)});
+      }
     }
     if (patterns[k].data_dependent()) output.ragged_axis = 0;
     if (user_rows_.count(k) > 0) {
@@ -182,7 +188,7 @@ void Binding::bind_outputs(const KernelSpec& spec) {
           refuse("max_shape of output " + std::to_string(k) + " is " + to_string(spec.max_shape.at(k)) + ", expected " +
                  std::to_string(output.spec.extents[a].value) + " along axis " + std::to_string(a));
     }
-    byte_count(output.spec.max_shape(), output.spec.dtype);  // refuses what no memory could hold
+    if (!output.ragged_axis) byte_count(output.spec.max_shape(), output.spec.dtype);  // refuses what nothing could hold
     outputs_.push_back(std::move(output));
   }
 }
@@ -286,7 +292,9 @@ Box Binding::output_box(std::size_t k, const Box& block) const {
 }
 
 std::int64_t Binding::first_extent(std::size_t k, const Shape& block) const {
-  return function_->signature.outputs[k].extents[0].formula.count(variables(block));
+  const ExtentPattern& extent = function_->signature.outputs[k].extents[0];
+  if (extent.form == ExtentPattern::Form::inferred) return inferred(block).outputs[k].max_shape[0];
+  return extent.formula.count(variables(block));
 }
 
 Shape Binding::output_extents(std::size_t k, const Shape& block) const {
@@ -304,7 +312,10 @@ Shape Binding::output_extents(std::size_t k, const Shape& block) const {
 }
 
 std::optional<std::int64_t> Binding::promised_rows(std::size_t k, const Shape& block) const {
-  if (function_->signature.outputs[k].extents[0].form == ExtentPattern::Form::guess) return std::nullopt;
+  const ExtentPattern::Form form = function_->signature.outputs[k].extents[0].form;
+  const bool guessed = form == ExtentPattern::Form::guess ||
+                       (form == ExtentPattern::Form::inferred && inferred(block).outputs[k].trust == Trust::guess);
+  if (guessed) return std::nullopt;
   return first_extent(k, block);
 }
 
@@ -314,10 +325,66 @@ std::optional<std::int64_t> Binding::promised_slab(std::size_t k, const Shape& b
   return slab->count(variables(block));
 }
 
+InferAnswer::Bytes Binding::number(const BytesManifest& bytes, const Shape& block) const {
+  switch (bytes.source) {
+    case BytesManifest::Source::unknown:
+      return {0, Trust::unknown};
+    case BytesManifest::Source::formula:
+      return {static_cast<std::uint64_t>(bytes.formula.count(variables(block))), bytes.trust};
+    case BytesManifest::Source::callback:
+      break;
+  }
+  const InferAnswer& answer = inferred(block);
+  return &bytes == &function_->call_bytes    ? answer.call
+         : &bytes == &function_->state_bytes ? answer.state
+                                             : answer.outside;
+}
+
+InferAsk Binding::ask_about(const Shape& block) const {
+  InferAsk ask;
+  ask.params = params_.values;
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    ask.dtypes.push_back(inputs_[k].dtype);
+    ask.whole.push_back(inputs_[k].max_shape());
+    ask.interior.push_back(interior(k, Box{Shape(block.size(), 0), block}).shape);
+    Shape& halos = ask.halo.emplace_back();
+    for (const ExtentPattern& extent : function_->signature.inputs[k].extents) halos.push_back(halo(extent.axis));
+  }
+  for (const ArrayPattern& output : function_->signature.outputs) ask.output_ranks.push_back(output.extents.size());
+  return ask;
+}
+
+// References into the map stay valid: it only grows.
+const InferAnswer& Binding::inferred(const Shape& block) const {
+  const std::lock_guard lock(asking_);
+  const auto known = answers_.find(block);
+  if (known != answers_.end()) return known->second;
+  if (!infer_)
+    throw Error(ErrorKind::unsupported, function_->id +
+                                            ": its manifest leaves extents or bytes to the plugin's code, "
+                                            "which is not asked here: state them as formulas");
+  InferAnswer answer = infer_(ask_about(block));
+  for (std::size_t k = 0; k < function_->signature.outputs.size(); ++k) {
+    const ArrayPattern& pattern = function_->signature.outputs[k];
+    const auto wrong = [&](const std::string& what) {
+      throw Error(ErrorKind::plugin, function_->id + ": its infer gave output " + pattern.name + " another " + what +
+                                         " than its manifest says");
+    };
+    if (answer.outputs.at(k).dtype != dtype(pattern)) wrong("type");
+    for (std::size_t a = 0; a < pattern.extents.size(); ++a) {
+      if (pattern.extents[a].form == ExtentPattern::Form::inferred) continue;
+      if (answer.outputs[k].max_shape[a] != pattern.extents[a].formula.count(variables(block)))
+        wrong("extent along axis " + std::to_string(a));
+    }
+  }
+  return answers_.emplace(block, std::move(answer)).first->second;
+}
+
 std::optional<std::uint64_t> Binding::promised_bytes(const BytesManifest& bytes, const Shape& block) const {
-  const bool replaced = extra_memory_ && &bytes != &function_->state_bytes;
-  if (replaced || bytes.trust > Trust::bound) return std::nullopt;
-  return static_cast<std::uint64_t>(bytes.formula.count(variables(block)));
+  if (extra_memory_ && &bytes != &function_->state_bytes) return std::nullopt;
+  const InferAnswer::Bytes known = number(bytes, block);
+  if (known.trust > Trust::bound) return std::nullopt;
+  return known.bytes;
 }
 
 Shape Binding::partial_shape(std::size_t k) const {
@@ -349,31 +416,23 @@ CallMemory Binding::memory(const Shape& block) const {
   memory.sure = padding_bytes(block);
   for (std::size_t k = 0; k < function_->partial.size(); ++k)
     memory.sure += class_bytes(byte_count(partial_shape(k), dtype(function_->partial[k])));
-  const Expression::Variables names = variables(block);
   const auto through_host = [&](const BytesManifest& bytes) {
-    if (bytes.source == BytesManifest::Source::unknown) {
-      memory.unknown = true;
-      return;
-    }
-    const std::uint64_t taken = with_rounding(static_cast<std::uint64_t>(bytes.formula.count(names)));
-    (bytes.trust == Trust::guess ? memory.uncertain : memory.sure) += taken;
+    const InferAnswer::Bytes known = number(bytes, block);
+    if (known.trust == Trust::unknown) memory.unknown = true;
+    (known.trust == Trust::guess ? memory.uncertain : memory.sure) += with_rounding(known.bytes);
   };
   through_host(function_->state_bytes);
-  const BytesManifest& outside = function_->outside_bytes;
-  const bool all_through_host =
-      outside.trust <= Trust::bound && outside.formula.count(names) == 0;  // nothing bypasses host services
+  const InferAnswer::Bytes outside = number(function_->outside_bytes, block);
   if (extra_memory_) {
     memory.uncertain += std::max<std::uint64_t>(*extra_memory_, 1);  // an estimate of nothing is an estimate too
+    const bool all_through_host = outside.trust <= Trust::bound && outside.bytes == 0;
     if (!all_through_host) memory.outside = *extra_memory_;
     return memory;
   }
   through_host(function_->call_bytes);
-  if (outside.source == BytesManifest::Source::unknown) {
-    memory.unknown = true;
-  } else {
-    memory.outside = static_cast<std::uint64_t>(outside.formula.count(names));
-    memory.uncertain += memory.outside;
-  }
+  if (outside.trust == Trust::unknown) memory.unknown = true;
+  memory.outside = outside.bytes;
+  memory.uncertain += outside.bytes;
   return memory;
 }
 

@@ -1,13 +1,15 @@
 // A plugin function bound to the types and shapes of its arguments: all that planning asks, computed from the manifest
 // alone. Pure; runs no code of the plugin.
 #pragma once
+#include <functional>
 #include <map>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/expr/kernel.h"
+#include "engine/plugin/infer.h"
 #include "engine/plugin/parameters.h"
 
 namespace cuboid {
@@ -17,9 +19,12 @@ std::uint64_t with_rounding(std::uint64_t bytes);
 
 class Binding {
  public:
+  // How the plugin's own `infer` is asked where the manifest says `?` or `callback`; answers are kept by block shape.
+  using Infer = std::function<InferAnswer(const InferAsk&)>;
+
   // Throws Error{invalid}: number, dtype or rank of an argument, axes that disagree, parameters, a user's max_shape; or
-  // Error{unsupported} for what needs code of the plugin at planning (`?`, `callback`).
-  Binding(const FunctionManifest& function, const KernelSpec& spec);
+  // Error{unsupported} where regions are left to a callback, or `infer` would have to be asked and cannot.
+  Binding(const FunctionManifest& function, const KernelSpec& spec, Infer infer = nullptr);
 
   const FunctionManifest& function() const { return *function_; }
   const BoundParams& params() const { return params_; }
@@ -60,6 +65,9 @@ class Binding {
   void check_boundary_value() const;
   std::int64_t first_extent(std::size_t k, const Shape& block) const;
   Trust worst_trust(const ExtentPattern& extent) const;
+  InferAnswer::Bytes number(const BytesManifest& bytes, const Shape& block) const;
+  const InferAnswer& inferred(const Shape& block) const;
+  InferAsk ask_about(const Shape& block) const;
   Expression::Variables variables(const Shape& block) const;
   std::optional<std::size_t> domain_axis(const std::string& axis) const;
   std::uint64_t padding_bytes(const Shape& block) const;
@@ -78,6 +86,9 @@ class Binding {
   std::vector<OutputSpec> outputs_;
   std::map<std::size_t, std::int64_t> user_rows_;  // a user's max_shape, first extent, by output
   std::optional<std::uint64_t> extra_memory_;
+  Infer infer_;
+  mutable std::mutex asking_;
+  mutable std::map<Shape, InferAnswer> answers_;
 };
 
 }  // namespace cuboid

@@ -1,6 +1,7 @@
 #include "engine/plugin/plugin_call.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -32,12 +33,6 @@ std::string status_name(cuboid_status status) {
   return "status " + std::to_string(status);
 }
 
-cuboid_dtype abi_dtype(DType dtype) {
-  static constexpr char kKinds[] = {'b', 'i', 'u', 'f', 'c'};
-  return {static_cast<std::uint8_t>(kKinds[static_cast<std::size_t>(dtype.kind)]), 0,
-          static_cast<std::uint16_t>(dtype.size)};
-}
-
 }  // namespace
 
 PluginCall::PluginCall(const FunctionManifest& function, MemoryAccount& account, CallMonitor& monitor,
@@ -50,29 +45,6 @@ PluginCall::~PluginCall() {
 }
 
 // --- what the plugin is handed
-
-void PluginCall::add_params(const std::vector<ParamValue>& values) {
-  values_.reserve(values.size());
-  for (const ParamValue& value : values) {
-    cuboid_value& to = values_.emplace_back();
-    to.size = sizeof to;
-    to.count = 1;
-    if (const auto* b = std::get_if<bool>(&value)) to.kind = 'b', to.u.i = *b;
-    if (const auto* i = std::get_if<std::int64_t>(&value)) to.kind = 'i', to.u.i = *i;
-    if (const auto* f = std::get_if<double>(&value)) to.kind = 'f', to.u.f = *f;
-    if (const auto* s = std::get_if<std::string>(&value)) to.kind = 's', to.count = s->size(), to.u.s = s->c_str();
-    if (const auto* iv = std::get_if<std::vector<std::int64_t>>(&value))
-      to.kind = 'I', to.count = iv->size(), to.u.iv = iv->data();
-    if (const auto* fv = std::get_if<std::vector<double>>(&value))
-      to.kind = 'F', to.count = fv->size(), to.u.fv = fv->data();
-    if (const auto* sv = std::get_if<std::vector<std::string>>(&value)) {
-      std::vector<const char*>& texts = texts_.emplace_back();
-      for (const std::string& text : *sv) texts.push_back(text.c_str());
-      to.kind = 'S', to.count = texts.size(), to.u.sv = texts.data();
-    }
-  }
-  for (const cuboid_value& value : values_) params_.push_back(&value);
-}
 
 PluginCall::HostView& PluginCall::fill_view(HostView& host, const ConstView& view, const Shape& origin,
                                             const Shape& whole, const Box& interior, std::uint16_t flags) {
@@ -128,11 +100,14 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
   call_.host_data = this;
   call_.n_in = sees_inputs ? static_cast<std::uint32_t>(in_.size()) : 0;
   call_.n_out = sees_outputs ? static_cast<std::uint32_t>(out_.size()) : 0;
-  call_.n_param = static_cast<std::uint32_t>(params_.size());
+  call_.n_param = params_.size();
   call_.in = in_.data();
   call_.out = out_.data();
   call_.param = params_.data();
   cuboid_status status = CUBOID_OK;
+  // A rounding or flush-to-zero mode that a plugin left behind would change other functions' results on this thread.
+  std::fenv_t floating_point;
+  std::fegetenv(&floating_point);
   try {
     status = body(&call_);
   } catch (const std::bad_alloc&) {
@@ -145,6 +120,7 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
     escaped_ = "of an unknown type ";
     status = CUBOID_E_THROWN;
   }
+  std::fesetenv(&floating_point);
   if (status_ == CUBOID_OK) status_ = status;
   free_leftovers(stage);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/expr/kernel.h"
+#include "engine/plugin/abi_values.h"
 #include "engine/plugin/manifest.h"
 #include "engine/plugin/plugin_library.h"
 
@@ -45,7 +46,8 @@ class PluginCall {
   PluginCall(const PluginCall&) = delete;
   PluginCall& operator=(const PluginCall&) = delete;
 
-  void add_params(const std::vector<ParamValue>& values);
+  // `values` must outlive the call.
+  void set_params(const std::vector<ParamValue>& values) { params_ = AbiParams(values); }
   // `interior`: in the coordinates of the whole array, as the view's origin is.
   void add_input(const ConstView& view, const Shape& origin, const Shape& whole, const Box& interior);
   void add_output(HostOutput output);
@@ -127,9 +129,7 @@ class PluginCall {
   std::vector<const cuboid_view*> in_, out_;
   std::vector<HostView*> out_views_;
   std::vector<OutputState> outputs_;
-  std::vector<cuboid_value> values_;
-  std::vector<const cuboid_value*> params_;
-  std::deque<std::vector<const char*>> texts_;
+  AbiParams params_;
 
   mutable std::mutex lock_;  // services belong to the call's thread; a plugin that forgets it must not harm the host
   std::unordered_map<void*, Allocation> live_;

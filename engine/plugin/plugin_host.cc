@@ -139,12 +139,12 @@ PluginReport find_plugins(const std::vector<fs::path>& libraries, const std::vec
   return std::move(collector.report);
 }
 
-PluginResolver::PluginResolver(std::vector<Manifest> plugins) {
+PluginResolver::PluginResolver(std::vector<Manifest> plugins, Inference inference) : inference_(std::move(inference)) {
   for (Manifest& manifest : plugins) libraries_.push_back(std::make_shared<PluginLibrary>(std::move(manifest)));
 }
 
-PluginResolver::PluginResolver(std::vector<std::shared_ptr<const PluginLibrary>> libraries)
-    : libraries_(std::move(libraries)) {}
+PluginResolver::PluginResolver(std::vector<std::shared_ptr<const PluginLibrary>> libraries, Inference inference)
+    : libraries_(std::move(libraries)), inference_(std::move(inference)) {}
 
 PluginResolver::Found PluginResolver::find(const std::string& name) const {
   const std::size_t slash = name.find('/');
@@ -170,7 +170,7 @@ std::shared_ptr<const Kernel> PluginResolver::resolve(const KernelSpec& spec) co
   if (!found.library) return nullptr;
   KernelSpec full = spec;
   full.function = found.function().id;
-  return std::make_shared<PluginKernel>(std::move(full), found.library, found.index);
+  return std::make_shared<PluginKernel>(std::move(full), found.library, found.index, inference_);
 }
 
 std::vector<FunctionDoc> PluginResolver::functions() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/expr/kernel.h"
+#include "engine/plugin/infer.h"
 #include "engine/plugin/manifest.h"
 #include "engine/plugin/plugin_library.h"
 
@@ -42,8 +43,10 @@ PluginReport find_plugins(const std::vector<std::filesystem::path>& libraries,
 // From names to kernels, by manifests alone. Immutable; thread-safe.
 class PluginResolver : public KernelResolver {
  public:
-  explicit PluginResolver(std::vector<Manifest> plugins);
-  explicit PluginResolver(std::vector<std::shared_ptr<const PluginLibrary>> libraries);
+  // `inference`: how a plugin's own `infer` is asked where its manifest leaves numbers to it; without one such a
+  // function is refused. A worker asks here (call_infer); a coordinator runs no foreign code and asks a worker.
+  explicit PluginResolver(std::vector<Manifest> plugins, Inference inference = nullptr);
+  explicit PluginResolver(std::vector<std::shared_ptr<const PluginLibrary>> libraries, Inference inference = nullptr);
 
   // "sky.sources" (the newest revision) or "sky.sources/1". The kernel's spec().function is the full id.
   std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const override;
@@ -65,6 +68,7 @@ class PluginResolver : public KernelResolver {
 
  private:
   std::vector<std::shared_ptr<const PluginLibrary>> libraries_;
+  Inference inference_;
 };
 
 }  // namespace cuboid

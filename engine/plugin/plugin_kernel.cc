@@ -87,11 +87,16 @@ void check_call(const Binding& binding, const KernelCall& call) {
 
 }  // namespace
 
-PluginKernel::PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary> library, std::size_t index)
+PluginKernel::PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary> library, std::size_t index,
+                           const Inference& inference)
     : Kernel(std::move(spec)),
       library_(std::move(library)),
       index_(index),
-      binding_(library_->manifest().functions[index], spec_) {
+      binding_(library_->manifest().functions[index], spec_,
+               inference ? Binding::Infer([inference, plugin = library_.get(), index](const InferAsk& ask) {
+                 return inference(*plugin, index, ask);
+               })
+                         : Binding::Infer()) {
   outputs_ = binding_.outputs();
 }
 
@@ -151,7 +156,7 @@ void PluginKernel::run(KernelCall& call) const {
       {binding_.promised_bytes(function().call_bytes, block), binding_.promised_bytes(function().state_bytes, block),
        binding_.promised_bytes(function().outside_bytes, block)});
   std::vector<Buffer> padded;
-  host.add_params(binding_.params().values);
+  host.set_params(binding_.params().values);
   for (std::size_t k = 0; k < call.in.size(); ++k) add_input(binding_, k, call, host, padded);
   for (std::size_t k = 0; k < call.out.size(); ++k) add_output(binding_, k, call, host);
 

@@ -21,7 +21,8 @@ namespace cuboid {
 class PluginKernel : public Kernel {
  public:
   // Throws Error{invalid, unsupported} for arguments and parameters that the function does not take.
-  PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary> library, std::size_t index);
+  PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary> library, std::size_t index,
+               const Inference& inference = nullptr);
 
   std::string identity() const override;
   bool foreign() const override { return true; }

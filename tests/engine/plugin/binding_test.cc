@@ -160,6 +160,15 @@ TEST(Binding, DataDependentOutputsAreRaggedUnderTheirBound) {
   EXPECT_EQ(user.promised_rows(0, {10, 31}), 44);
 }
 
+TEST(Binding, ABoundIsAMatterOfBlocksHoweverLargeTheArray) {
+  FunctionText text;
+  text.signature = "x:T[n] -> pairs:T[<=n*(n-1)/2]";
+  const FunctionManifest f = function(text.json());
+  const Binding b(f, spec_of({ArraySpec(kFloat64, {4000000000})}));
+  EXPECT_EQ(b.outputs()[0].spec.extents[0], (Extent{std::int64_t{1} << 53, Trust::bound}));
+  EXPECT_EQ(b.output_extents(0, {10}), (Shape{45}));
+}
+
 TEST(Binding, GuessedAxesMakeWhatFollowsAGuess) {
   const FunctionManifest f = function(FunctionText{}.json());
   ArraySpec guessed(kFloat64, {1000});

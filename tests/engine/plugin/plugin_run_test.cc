@@ -334,6 +334,37 @@ TEST(PluginRun, AStateLivesFromOpenToClose) {
   EXPECT_EQ(run_whole(*kernel, in).data[0], 1 + 3 + 5);  // 1 + 2 of the default list, two and three letters
 }
 
+TEST(PluginRun, NumbersThatOnlyThePluginKnowsAreAskedOfIt) {
+  const PluginResolver asking({read_manifest(std::filesystem::path(TEST_PLUGINS) / "libbehave.so")}, call_infer);
+  const std::vector<Array> in = {counting({20}), counting({3})};
+  KernelSpec spec;
+  spec.function = "test.infers";
+  for (const Array& input : in) spec.args.emplace_back(ArraySpec(kFloat64, input.shape));
+  spec.params["rows"] = std::int64_t{7};
+  EXPECT_EQ(error_of([&] { plugins().resolve(spec); }).kind(), ErrorKind::unsupported);  // nobody to ask
+
+  const auto kernel = asking.resolve(spec);
+  EXPECT_EQ(kernel->outputs()[0].spec.extents[0], (Extent{23, Trust::bound}));
+  EXPECT_EQ(kernel->output_extents(0, {5}), (Shape{8, 2}));
+  EXPECT_EQ(kernel->memory(Phase::map, {5}).sure, 72u);
+  EXPECT_EQ(run_whole(*kernel, in).produced, (Shape{7, 2}));
+  EXPECT_EQ(error_of([&] {
+              Monitor monitor;
+              run_block(*kernel, in, Box{{0}, {3}}, monitor);
+            }).kind(),
+            ErrorKind::plugin);  // seven rows where six were promised
+
+  KernelSpec large = spec;
+  large.args[0] = ArraySpec(kFloat64, {5000});
+  EXPECT_EQ(asking.resolve(large)->outputs()[0].spec.extents[0], (Extent{1000, Trust::guess}));
+  spec.params["rows"] = std::int64_t{13};
+  const Error refused = error_of([&] { asking.resolve(spec); });
+  EXPECT_EQ(refused.kind(), ErrorKind::invalid);
+  EXPECT_THAT(refused.message(), HasSubstr("thirteen rows are not for us"));
+  spec.params["rows"] = std::int64_t{14};
+  EXPECT_THAT(error_of([&] { asking.resolve(spec); }).message(), HasSubstr("another extent along axis 1"));
+}
+
 TEST(PluginRun, AReductionRunsOverTheWholeArray) {
   const std::vector<Array> in = {counting({10}), counting({3})};
   const auto kernel = kernel_of("test.total", in);

@@ -61,6 +61,9 @@ CUBOID_MANIFEST(R"json({"schema": 1, "name": "behave", "version": "1.2.3", "func
              {"name": "names", "type": "string[]", "default": []}],
   "memory": {"call_bytes": {"expr": "0", "trust": "exact"}, "state_bytes": {"expr": "64", "trust": "exact"},
              "outside_bytes": {"expr": "0", "trust": "exact"}}, "flags": ["state_local"]},
+ {"id": "test.infers/1", "doc": "Rows by the plugin's own account.", "signature": "x:f8[n], w:f8[k] -> r:f8[?, 2]",
+  "params": [{"name": "rows", "type": "int", "required": true, "min": 0}],
+  "memory": {"call_bytes": {"expr": "callback"}, "outside_bytes": {"expr": "0", "trust": "exact"}}},
  {"id": "test.total/1", "doc": "The sum of all, times the sum of w.", "signature": "x:f8[n], w:f8[k] -> s:f8[]",
   "combine": {"partial": "sum:f8[1]"},
   "memory": {"call_bytes": {"expr": "0", "trust": "exact"}, "outside_bytes": {"expr": "0", "trust": "exact"}}}
@@ -283,6 +286,26 @@ cuboid_status total_finalize(void*, cuboid_call* c, const cuboid_view* const* pa
   return CUBOID_OK;
 }
 
+// At most as many rows as n and k together, or, above 1000, a guess of 1000.
+cuboid_status infer_rows(const cuboid_ask* ask, cuboid_answer* answer) {
+  if (ask->n_in != 2 || ask->in[0]->dtype.kind != 'f') return CUBOID_E_INTERNAL;
+  if (ask->param[0]->u.i == 13) {
+    answer->why = "thirteen rows are not for us";
+    return CUBOID_E_PARAM;
+  }
+  const int64_t rows = ask->in[0]->shape[0] + ask->in[1]->shape[0];
+  cuboid_out_fact* out = answer->out[0];
+  out->rank = 2;
+  out->dtype = {'f', 0, 8};
+  out->shape_trust = rows > 1000 ? CUBOID_GUESS : CUBOID_BOUND;
+  out->max_shape[0] = rows > 1000 ? 1000 : rows;
+  out->max_shape[1] = ask->param[0]->u.i == 14 ? 3 : 2;
+  answer->call_bytes = 64;
+  answer->call_trust = CUBOID_BOUND;
+  answer->state_trust = answer->outside_trust = CUBOID_EXACT;
+  return CUBOID_OK;
+}
+
 using Run = cuboid_status (*)(void*, cuboid_call*);
 constexpr cuboid_fn make(const char* id, uint32_t n_param, Run run, uint32_t flags = 0) {
   return {sizeof(cuboid_fn), flags,   id,      1,   1,       n_param, 0,       nullptr,
@@ -305,6 +328,8 @@ constexpr cuboid_fn kFunctions[] = {
     make("test.forgets/1", 0, forgets),
     {sizeof(cuboid_fn), CUBOID_F_STATE_LOCAL, "test.state/1", 1, 1, 2, 0, nullptr, nullptr, state_open, state_close,
      state_run, nullptr, nullptr, nullptr, nullptr},
+    {sizeof(cuboid_fn), 0, "test.infers/1", 2, 1, 1, 0, infer_rows, nullptr, nullptr, nullptr, rows, nullptr, nullptr,
+     nullptr, nullptr},
     {sizeof(cuboid_fn), 0, "test.total/1", 2, 1, 0, 0, nullptr, nullptr, nullptr, nullptr, nullptr, total_init,
      total_accumulate, total_merge, total_finalize},
 };
