@@ -67,10 +67,11 @@ class Chain final : public CodecChain {
                                           ": choose smaller chunks or another codec");
     }
     const std::size_t encoded = stage->bound(decoded);
+    writable_ = writable_ && !stage->read_only();
     identity_ = fixed_size_ = false;
     sharding_ = nullptr;
     // An untouched chunk needs no move of its own before the first compressor.
-    if (moves_.size() == 1 && moves_[0].checksums == 0 && layout_->identity()) {
+    if (moves_[0].stage.get() == layout_ && moves_[0].checksums == 0 && layout_->identity()) {
       kept_layout_ = std::move(moves_[0].stage);
       moves_.clear();
     }
@@ -106,6 +107,7 @@ class Chain final : public CodecChain {
   std::size_t encode_scratch() const override { return encode_scratch_; }
   std::size_t decode_scratch() const override { return decode_scratch_; }
   bool identity() const override { return identity_ && layout_->identity(); }
+  bool writable() const override { return writable_; }
   bool fixed_size() const override { return fixed_size_; }
   json to_json() const override { return json_; }
 
@@ -190,7 +192,7 @@ class Chain final : public CodecChain {
   StagePtr kept_layout_;
   std::vector<Move> moves_;
   const Sharding* sharding_ = nullptr;  // the last stage, where it is one
-  bool identity_ = true, fixed_size_ = true;
+  bool identity_ = true, fixed_size_ = true, writable_ = true;
   std::size_t encode_scratch_ = 0, decode_scratch_ = 0;
 };
 
@@ -205,7 +207,7 @@ constexpr Compressor kCompressors[] = {
     {"blosc", "numcodecs.blosc", make_blosc}, {"zstd", "numcodecs.zstd", make_zstd},
     {"gzip", "numcodecs.gzip", make_gzip},    {"numcodecs.zlib", "zlib", make_zlib},
     {"numcodecs.lz4", "lz4", make_lz4},       {"numcodecs.bz2", "bz2", make_bz2},
-    {"numcodecs.lzma", "lzma", make_lzma},
+    {"numcodecs.lzma", "lzma", make_lzma},    {"numcodecs.shuffle", "shuffle", make_shuffle},
 };
 
 struct Named {
@@ -255,12 +257,12 @@ CodecEntry parse_entry(const json& entry) {
   return {entry["name"].get<std::string>(), entry.value("configuration", json::object())};
 }
 
-void set_byte_order(CodecConfig& config, Layout& layout, DType dtype) {
+// Whether a bytes codec stores in the byte order that is not this machine's.
+bool swaps_bytes(CodecConfig& config, DType dtype) {
   const std::string native = std::endian::native == std::endian::little ? "little" : "big";
-  const bool needed = dtype.size > 1;
-  const std::string endian = needed ? config.text("endian") : config.text("endian", native);
+  const std::string endian = dtype.size > 1 ? config.text("endian") : config.text("endian", native);
   if (endian != "little" && endian != "big") config.fail("'endian' is '" + endian + "': expected little or big");
-  layout.set_swapped(endian != native);
+  return endian != native;
 }
 
 const Compressor* find_compressor(const std::string& name) {
@@ -277,7 +279,7 @@ const Compressor* find_compressor(const std::string& name) {
 
 [[noreturn]] void throw_order(const std::string& name) {
   throw Error(ErrorKind::invalid, "codec '" + name +
-                                      "' is out of order: expected any transpose first, then bytes, "
+                                      "' is out of order: expected transposes first, then filters, then bytes, "
                                       "then compressors and checksums");
 }
 
@@ -290,35 +292,53 @@ std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const 
   }
   auto layout = std::make_unique<Layout>(chunk.dtype, chunk.shape);
   const std::size_t chunk_bytes = byte_count(chunk.shape, chunk.dtype);
-  std::shared_ptr<Chain> chain;
+  std::shared_ptr<Chain> chain;  // made by the first codec after the transposes
+  DType dtype = chunk.dtype;     // of the elements, which filters change
+  bool serialised = false;       // past the codec that turns elements into bytes
   for (const json& item : v3_codecs) {
     CodecEntry entry = parse_entry(item);
     CodecConfig config(entry.name, std::move(entry.configuration));
     if (entry.name == "transpose") {
       if (chain) throw_order(entry.name);
       layout->transpose(transpose_order(config, chunk.shape.size()));
+    } else if (is_filter(entry.name)) {
+      if (serialised) throw_order(entry.name);
+      if (!chain) chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+      auto [filter, encoded] = make_filter(config, dtype);
+      chain->add(std::move(filter), entry.name);
+      dtype = encoded;
     } else if (entry.name == "bytes" || entry.name == "endian") {  // "endian": drafts of Zarr v3
-      if (chain) throw_order(entry.name);
-      set_byte_order(config, *layout, chunk.dtype);
-      chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+      if (serialised) throw_order(entry.name);
+      const bool swapped = swaps_bytes(config, dtype);
+      if (!chain) {
+        layout->set_swapped(swapped);
+        chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+      } else if (swapped) {
+        auto swap = std::make_unique<Layout>(dtype, Shape{element_count(chunk.shape)});
+        swap->set_swapped(true);
+        chain->add(std::move(swap), entry.name);
+      }
+      serialised = true;
     } else if (entry.name == "sharding_indexed") {
       if (chain) throw_order(entry.name);
       auto sharding = std::make_unique<Sharding>(config, ChunkSpec{chunk.dtype, layout->stored_shape(), chunk.fill});
       chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
       chain->add_sharding(std::move(sharding));
+      serialised = true;
     } else if (entry.name == "crc32c" || entry.name == "numcodecs.crc32c") {
-      if (!chain) throw_order(entry.name);
+      if (!serialised) throw_order(entry.name);
       chain->add_checksum();
     } else if (const Compressor* compressor = find_compressor(entry.name)) {
-      if (!chain) throw_order(entry.name);
-      chain->add(compressor->make(config, chunk.dtype), entry.name);
+      if (!serialised) throw_order(entry.name);
+      chain->add(compressor->make(config, dtype), entry.name);
     } else {
       throw_unknown(entry.name);
     }
     config.check_all_used();
   }
-  if (!chain)
+  if (!serialised) {
     throw Error(ErrorKind::invalid, "codecs: " + v3_codecs.dump() + " has no 'bytes' or 'sharding_indexed' codec");
+  }
   chain->finish();
   return chain;
 }

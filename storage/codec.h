@@ -43,6 +43,8 @@ class CodecChain {
   virtual void decode(std::span<const std::byte> encoded, std::span<std::byte> chunk, MemoryAccount& account) const = 0;
   // True where stored bytes are the chunk's bytes, so that reading may go straight to the destination.
   virtual bool identity() const = 0;
+  // False where some codec is read only: encode() throws Error{unsupported}.
+  virtual bool writable() const = 0;
   // True where every encoded chunk has encoded_bound() bytes.
   virtual bool fixed_size() const = 0;
 

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "storage/buffer.h"
 #include "storage/codec.h"
@@ -24,6 +26,8 @@ class CodecStage {
   virtual std::size_t bound(std::size_t decoded) const = 0;
   // The largest input that the format or its library can hold.
   virtual std::size_t limit() const { return std::size_t{1} << 61; }
+  // Whether encode() is refused.
+  virtual bool read_only() const { return false; }
   // What encode() and decode() charge to the account at their peak, for at most `decoded` bytes on the array's side.
   virtual std::size_t encode_scratch(std::size_t decoded) const = 0;
   virtual std::size_t decode_scratch(std::size_t decoded) const = 0;
@@ -70,5 +74,10 @@ StagePtr make_gzip(CodecConfig& config, DType dtype);
 StagePtr make_zlib(CodecConfig& config, DType dtype);
 StagePtr make_bz2(CodecConfig& config, DType dtype);
 StagePtr make_lzma(CodecConfig& config, DType dtype);
+StagePtr make_shuffle(CodecConfig& config, DType dtype);
+
+// Filters: from elements of one type to elements of another, which is returned. Before the bytes codec.
+bool is_filter(const std::string& name);
+std::pair<StagePtr, DType> make_filter(CodecConfig& config, DType decoded);
 
 }  // namespace cuboid

@@ -293,7 +293,12 @@ ZarrArray ZarrArray::prepare(std::shared_ptr<Store> store, const std::string& pa
     metadata.codecs = resharded(metadata.codecs, metadata.shards.has_value(), metadata.chunks);
     check_metadata(metadata);
     format_metadata(metadata);  // refuses what the format cannot say
-    return ZarrArray(std::make_shared<State>(std::move(store), where, std::move(metadata)));
+    auto state = std::make_shared<State>(std::move(store), where, std::move(metadata));
+    if (!state->chain->writable()) {
+      throw Error(ErrorKind::unsupported,
+                  "codecs " + state->metadata.codecs.dump() + " are read only in part: choose others to write with");
+    }
+    return ZarrArray(std::move(state));
   } catch (Error& error) {
     error.add("array", name);
     throw;

@@ -95,6 +95,36 @@ Shape shape_from_json(const json& found, const char* key) {
   return shape;
 }
 
+StoredDType numpy_dtype(const json& found, const char* key) {
+  const char* expected = "|b1, <i2, >f8, |u1, <c16 or the like";
+  if (!found.is_string()) {
+    throw Error(ErrorKind::unsupported,
+                "'" + std::string(key) + "' is " + found.dump() + ": structured types are not read");
+  }
+  const auto& text = found.get_ref<const std::string&>();
+  if (text.size() < 3 || std::string_view("<>|").find(text[0]) == std::string_view::npos) {
+    throw_bad_key(key, found, expected);
+  }
+  constexpr struct {
+    char code;
+    const char* name;
+  } kKinds[] = {{'b', "bool"}, {'i', "int"}, {'u', "uint"}, {'f', "float"}, {'c', "complex"}};
+  const std::string digits = text.substr(2);
+  for (const auto& kind : kKinds) {
+    if (kind.code != text[1]) continue;
+    const std::string bits = digits.size() <= 2 && digits.find_first_not_of("0123456789") == std::string::npos
+                                 ? std::to_string(8 * std::stoi(digits))
+                                 : "?";
+    const auto dtype = dtype_from_name(kind.code == 'b' && digits == "1" ? "bool" : kind.name + bits);
+    if (!dtype) break;
+    if (dtype->size == 1) return {*dtype, nullptr};
+    if (text[0] == '|') throw_bad_key(key, found, "a byte order, < or >");
+    return {*dtype, text[0] == '<' ? "little" : "big"};
+  }
+  throw Error(ErrorKind::unsupported,
+              "'" + std::string(key) + "' is \"" + text + "\", which is not read: expected " + expected);
+}
+
 // --- Fill values ----------------------------------------------------------------------------------------------------
 
 namespace {

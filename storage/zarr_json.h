@@ -20,6 +20,14 @@ nlohmann::json parse_json(std::string_view text, std::string_view what);
 std::vector<std::byte> fill_from_json(const nlohmann::json& json, DType dtype);
 nlohmann::json fill_to_json(const std::vector<std::byte>& fill, DType dtype, int zarr_format);
 
+// A NumPy type as format 2 and numcodecs write it ("<i2"), and its byte order as the bytes codec says it (nullptr where
+// it does not matter). Throws Error{invalid | unsupported} naming `key`.
+struct StoredDType {
+  DType dtype;
+  const char* endian;
+};
+StoredDType numpy_dtype(const nlohmann::json& json, const char* key);
+
 // Members of an object with their checks; errors name the key, what was found, and what was expected.
 const nlohmann::json& required(const nlohmann::json& object, const char* key, std::string_view expected);
 Shape shape_from_json(const nlohmann::json& json, const char* key);

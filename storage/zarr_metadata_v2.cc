@@ -14,39 +14,6 @@ using nlohmann::json;
 
 constexpr const char* kDimensionsKey = "_ARRAY_DIMENSIONS";  // the convention of xarray
 
-struct StoredDType {
-  DType dtype;
-  const char* endian;  // of the "bytes" codec; nullptr where it does not matter
-};
-
-StoredDType parse_dtype(const json& found) {
-  const char* expected = "|b1, <i2, >f8, |u1, <c16 or the like";
-  if (!found.is_string()) {
-    throw Error(ErrorKind::unsupported, "'dtype' is " + found.dump() + ": structured types are not read");
-  }
-  const auto& text = found.get_ref<const std::string&>();
-  if (text.size() < 3 || std::string_view("<>|").find(text[0]) == std::string_view::npos) {
-    throw_bad_key("dtype", found, expected);
-  }
-  constexpr struct {
-    char code;
-    const char* name;
-  } kKinds[] = {{'b', "bool"}, {'i', "int"}, {'u', "uint"}, {'f', "float"}, {'c', "complex"}};
-  const std::string digits = text.substr(2);
-  for (const auto& kind : kKinds) {
-    if (kind.code != text[1]) continue;
-    const std::string bits = digits.size() <= 2 && digits.find_first_not_of("0123456789") == std::string::npos
-                                 ? std::to_string(8 * std::stoi(digits))
-                                 : "?";
-    const auto dtype = dtype_from_name(kind.code == 'b' && digits == "1" ? "bool" : kind.name + bits);
-    if (!dtype) break;
-    if (dtype->size == 1) return {*dtype, nullptr};
-    if (text[0] == '|') throw_bad_key("dtype", found, "a byte order, < or >");
-    return {*dtype, text[0] == '<' ? "little" : "big"};
-  }
-  throw Error(ErrorKind::unsupported, "'dtype' is \"" + text + "\", which is not read: expected " + expected);
-}
-
 std::string format_dtype(DType dtype, const std::string& endian) {
   constexpr char kCodes[] = {'b', 'i', 'u', 'f', 'c'};
   const char order = dtype.size == 1 ? '|' : endian == "big" ? '>' : '<';
@@ -123,23 +90,53 @@ json order_codec(std::size_t rank) {
   return {{"name", "transpose"}, {"configuration", {{"order", std::move(order)}}}};
 }
 
+// {"id": "delta", keys} -> {"name": "numcodecs.delta", "configuration": {keys}}; which ones there are the codecs know.
+json filter_to_v3(const json& filter) {
+  if (!filter.is_object() || !filter.contains("id") || !filter["id"].is_string()) {
+    throw_bad_key("filters", filter, "objects with an \"id\"");
+  }
+  json configuration = filter;
+  configuration.erase("id");
+  return {{"name", "numcodecs." + filter["id"].get<std::string>()}, {"configuration", std::move(configuration)}};
+}
+
+// The byte order of what a filter stores.
+const char* endian_after(const json& codec, const char* before) {
+  if (codec["name"] == "numcodecs.packbits") return nullptr;
+  for (const char* key : {"encode_dtype", "astype", "dtype"}) {
+    const json& configuration = codec["configuration"];
+    if (configuration.contains(key) && configuration[key].is_string())
+      return numpy_dtype(configuration[key], key).endian;
+  }
+  return before;
+}
+
 json codecs_to_v3(const json& zarray, const StoredDType& stored, std::size_t rank) {
   json codecs = json::array();
   const json& order = required(zarray, "order", "\"C\" or \"F\"");
   if (order != "C" && order != "F") throw_bad_key("order", order, "\"C\" or \"F\"");
   if (order == "F" && rank > 1) codecs.push_back(order_codec(rank));
-  json bytes = {{"name", "bytes"}};
-  if (stored.endian) bytes["configuration"] = {{"endian", stored.endian}};
-  codecs.push_back(std::move(bytes));
-
+  const char* endian = stored.endian;
+  json after_bytes = json::array();
   const auto filters = zarray.find("filters");
   if (filters != zarray.end() && !filters->is_null()) {
     if (!filters->is_array()) throw_bad_key("filters", *filters, "null or a list");
     for (const json& filter : *filters) {
-      const std::string id = filter.is_object() ? filter.value("id", json("?")).dump() : filter.dump();
-      throw Error(ErrorKind::unsupported, "filter " + id + " is not read");
+      json codec = filter_to_v3(filter);
+      if (codec["name"] == "numcodecs.shuffle") {
+        after_bytes.push_back(std::move(codec));
+        continue;
+      }
+      if (!after_bytes.empty())
+        throw Error(ErrorKind::unsupported, "'filters': shuffle before another one is not read");
+      endian = endian_after(codec, endian);
+      codecs.push_back(std::move(codec));
     }
   }
+  json bytes = {{"name", "bytes"}};
+  if (endian) bytes["configuration"] = {{"endian", endian}};
+  codecs.push_back(std::move(bytes));
+  for (json& codec : after_bytes) codecs.push_back(std::move(codec));
   const json& compressor = required(zarray, "compressor", "null or an object with an \"id\"");
   if (!compressor.is_null()) codecs.push_back(compressor_to_v3(compressor, stored.dtype));
   return codecs;
@@ -166,7 +163,7 @@ ArrayMetadata parse_metadata_v2(const std::string& zarray, const std::string& za
   if (format != 2) throw_bad_key("zarr_format", format, "2");
   metadata.shape = shape_from_json(required(document, "shape", "a list of integers"), "shape");
   metadata.chunks = shape_from_json(required(document, "chunks", "a list of integers"), "chunks");
-  const StoredDType stored = parse_dtype(required(document, "dtype", "a string such as \"<f8\""));
+  const StoredDType stored = numpy_dtype(required(document, "dtype", "a string such as \"<f8\""), "dtype");
   metadata.dtype = stored.dtype;
   const json& fill = required(document, "fill_value", "a value or null");
   metadata.fill_undefined = fill.is_null();

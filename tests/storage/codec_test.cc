@@ -9,6 +9,7 @@
 
 #include "storage/crc32c.h"
 #include "storage/error.h"
+#include "storage/zarr.h"
 
 namespace cuboid {
 namespace {
@@ -193,6 +194,22 @@ TEST(CodecChains, bytes_and_transpose_lay_elements_out_as_specified) {
   EXPECT_TRUE(std::equal(stored.begin(), stored.end(), std::begin(expected), std::end(expected)));
 }
 
+TEST(CodecChains, each_compressor_of_several_is_applied) {
+  const ChunkSpec spec{kInt32, {1000}};
+  const auto both =
+      make_codec_chain(chain_of(R"(["numcodecs.lz4",{"name":"gzip","configuration":{"level":1}}])"), spec);
+  const auto inner = make_codec_chain(chain_of(R"(["numcodecs.lz4"])"), spec);
+  const std::vector<std::byte> chunk = random_bytes(4000, 6);
+  const std::vector<std::byte> stored = round_trip(*both, chunk), once = round_trip(*inner, chunk);
+  // Peeling gzip off leaves what LZ4 alone writes.
+  const auto outer = make_codec_chain(json::parse(R"(["bytes",{"name":"gzip","configuration":{"level":1}}])"),
+                                      {kUint8, {static_cast<std::int64_t>(once.size())}});
+  std::vector<std::byte> peeled(once.size());
+  MemoryAccount account;
+  outer->decode(stored, peeled, account);
+  EXPECT_EQ(peeled, once);
+}
+
 TEST(CodecChains, two_transposes_are_one_after_the_other) {
   const Shape shape{2, 3, 4};
   const json one = json::parse(R"([{"name":"transpose","configuration":{"order":[2,0,1]}},
@@ -245,6 +262,76 @@ TEST(CodecChains, decode_reads_what_other_libraries_write) {
           33,  228, 100, 122, 0,  1, 40, 16, 229, 11,  108, 96, 31, 182, 243, 125, 1,  0,  0,  0, 0,   4,  89,  90});
   decode(R"(["zstd"])",
          {40, 181, 47, 253, 4, 88, 129, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 247, 105, 65, 184});
+}
+
+std::vector<std::byte> from_hex(const std::string& hex) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) bytes.push_back(std::byte(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+// Five elements each, encoded and decoded by numcodecs 0.16.6.
+TEST(Filters, undo_what_numcodecs_did) {
+  const struct {
+    const char *label, *dtype, *filters, *stored, *expected;
+  } kFilters[] = {
+      {"delta", "<i4", R"([{"id": "delta", "dtype": "<i4", "astype": "<i2"}])", "e8030100feff14fc0c00",
+       "e8030000e9030000e7030000fbffffff07000000"},
+      {"delta_big_endian", ">i4", R"([{"id": "delta", "dtype": ">i4", "astype": ">i4"}])",
+       "000003e800000001fffffffefffffc140000000c", "e8030000e9030000e7030000fbffffff07000000"},
+      {"delta_wraps", "|u1", R"([{"id": "delta", "dtype": "|u1", "astype": "|u1"}])", "fa09fdff02", "fa0300ff01"},
+      {"delta_float", "<f4", R"([{"id": "delta", "dtype": "<f4", "astype": "<f4"}])",
+       "0000c03f0000403f0000a8c0000060400000f040", "0000c03f00001040000040c00000003f00000041"},
+      {"fixedscaleoffset", "<f8",
+       R"([{"id": "fixedscaleoffset", "scale": 10, "offset": 1000, "dtype": "<f8", "astype": "|u1"}])", "01021364ff",
+       "cdcccccccc408f409a99999999418f4033333333334f8f400000000000908f400000000000069040"},
+      {"astype", "<f8", R"([{"id": "astype", "encode_dtype": "<f4", "decode_dtype": "<f8"}])",
+       "0000003f0000a03f0000e0c000004040f9021550",
+       "000000000000e03f000000000000f43f0000000000001cc00000000000000840000000205fa00242"},
+      {"quantize", "<f8", R"([{"id": "quantize", "digits": 1, "dtype": "<f8", "astype": "<f4"}])",
+       "0000003e0000a03f0000e0c00000544000002041",
+       "000000000000c03f000000000000f43f0000000000001cc00000000000800a400000000000002440"},
+      {"bitround", "<f4", R"([{"id": "bitround", "keepbits": 5}])", "0000cc3d0000a03f0000e0c00000544000002041",
+       "0000cc3d0000a03f0000e0c00000544000002041"},
+      {"packbits", "|b1", R"([{"id": "packbits"}])", "03b0", "0100010100"},
+      {"shuffle", "<u4", R"([{"id": "shuffle", "elementsize": 4}])", "01020304ff00000003ff00000002ff00000001ff",
+       "01000000020000000300000004030201ffffffff"},
+      {"two", "<i8",
+       R"([{"id": "delta", "dtype": "<i8", "astype": "<i8"}, {"id": "astype", "encode_dtype": "<i2", "decode_dtype": "<i8"}, {"id": "shuffle", "elementsize": 2}])",
+       "0a0a0afbe2000000ffff", "0a0000000000000014000000000000001e000000000000001900000000000000fbffffffffffffff"},
+  };
+  for (const auto& test : kFilters) {
+    SCOPED_TRACE(test.label);
+    json zarray =
+        json::parse(R"({"zarr_format":2,"shape":[5],"chunks":[5],"compressor":null,"fill_value":0,"order":"C"})");
+    zarray["dtype"] = test.dtype;
+    zarray["filters"] = json::parse(test.filters);
+    const ArrayMetadata metadata = parse_metadata_v2(zarray.dump(), "");
+    const auto chain = make_codec_chain(metadata.codecs, {metadata.dtype, {5}});
+    std::vector<std::byte> decoded(5 * metadata.dtype.size);
+    MemoryAccount account(chain->decode_scratch());
+    const std::vector<std::byte> stored = from_hex(test.stored);
+    chain->decode(stored, decoded, account);
+    EXPECT_EQ(decoded, from_hex(test.expected));
+    for (std::size_t length = 0; length < stored.size(); ++length) {
+      EXPECT_EQ(kind_thrown([&] { chain->decode(std::span(stored).first(length), decoded, account); }),
+                ErrorKind::corrupt);
+    }
+    EXPECT_EQ(chain->writable(), test.label == std::string("shuffle"));
+  }
+}
+
+TEST(Filters, that_do_not_fit_are_refused) {
+  for (const char* filters :
+       {R"([{"id":"delta"}])", R"([{"id":"delta","dtype":"<i8"}])", R"([{"id":"delta","dtype":"<c8"}])",
+        R"([{"id":"packbits"}])", R"([{"id":"fixedscaleoffset","dtype":"<i4"}])", R"([{"id":"astype"}])",
+        R"([{"id":"quantize","dtype":"<i4"}])", R"([{"id":"shuffle","elementsize":0}])", R"([{"id":"categorize"}])",
+        R"([{"id":"shuffle"},{"id":"delta","dtype":"<i4"}])", R"(["delta"])", R"([{"id":"bitround"}])"}) {
+    json zarray = json::parse(
+        R"({"zarr_format":2,"shape":[5],"chunks":[5],"dtype":"<i4","compressor":null,"fill_value":0,"order":"C"})");
+    zarray["filters"] = json::parse(filters);
+    EXPECT_THROW(parse_metadata_v2(zarray.dump(), ""), Error) << filters;
+  }
 }
 
 TEST(CodecChains, refuse_what_they_do_not_know) {
