@@ -81,7 +81,7 @@ void check_failures(const Case& c, const test_host::Report& whole, bool list) {
     good_run<F>(c, options);
   }
   options = options_of(c);
-  options.cancel_at = 1;
+  options.cancel_at = 0;
   expect_clean_failure<F>(c, options, CUBOID_E_CANCELLED);
   if (list && whole.out[0].shape[0] > 0) {
     options = options_of(c);

@@ -148,6 +148,38 @@ def terrain(cases, rng, dem):
     cases.add("terrain.peaks", ties, peaks(ties, 2, 1), 0, radius=2, min_height=1.0)
 
 
+def events(signal, threshold, longest):
+    rows = []
+    above = np.concatenate([[False], signal > threshold, [False]]).astype(int)
+    for start, end in zip(np.nonzero(np.diff(above) == 1)[0], np.nonzero(np.diff(above) == -1)[0]):
+        run = signal[start:min(end, start + longest)].astype("f8")
+        rows.append((start, run.size, run.max(), run.sum()))
+    return np.array(rows, "f8").reshape(-1, 4)
+
+
+def signals(cases, rng):
+    noise = ndi.gaussian_filter1d(rng.normal(0, 1, 5000), 3)
+    for threshold, longest in ((0.0, 4096), (0.0, 4), (0.5, 30), (99.0, 10)):
+        cases.add("signal.events", noise, events(noise, threshold, longest), 1e-9, threshold=threshold, longest=longest)
+    steps = rng.integers(0, 2, 3000).astype("i2")  # more events than one slab holds
+    cases.add("signal.events", steps, events(steps, 0, 5), 0, threshold=0.0, longest=5)
+    cases.add("signal.events", np.ones(40), events(np.ones(40), 0, 7), 0, threshold=0.0, longest=7)
+
+
+def statistics(cases, rng, grey, dem):
+    pair = np.stack([grey[:60, :70], ndi.gaussian_filter(grey, 2)[:60, :70]])
+    whole = rng.integers(0, 12, (2, 30, 35)).astype("i2")  # many values on edges
+    gaps = np.where(rng.random((2, 30, 35)) < 0.1, np.nan, rng.random((2, 30, 35)))
+    for images, bins, ranges in ((pair, (10, 7), ((0, 255), (10, 90))), (whole, (5, 11), ((0, 11), (0, 11))),
+                                 (gaps, (3, 3), ((0, 1), (0.1, 0.7))), (rng.random((2, 50, 50)), (10, 10), ((0, 1), (0, 1)))):
+        kept = images.reshape(2, -1).astype("f8")
+        kept = kept[:, ~np.isnan(kept).any(axis=0)]
+        expected = np.histogram2d(*kept, bins=bins, range=ranges)[0].astype("i8")
+        (min_a, max_a), (min_b, max_b) = np.array(ranges, "f8").tolist()
+        cases.add("stats.histogram2d", images, expected, 0, bins_a=bins[0], bins_b=bins[1], min_a=min_a, max_a=max_a,
+                  min_b=min_b, max_b=max_b)
+
+
 def main():
     data, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
@@ -160,6 +192,8 @@ def main():
     filters(cases, rng, dem, grey)
     skies(cases, rng, grey)
     terrain(cases, rng, dem)
+    signals(cases, rng)
+    statistics(cases, rng, grey, dem)
     cases.write()
     print(f"{len(cases.lines)} cases, seed {SEED}, NumPy {np.__version__}")
 

@@ -1370,29 +1370,40 @@ struct RunsUntyped : std::false_type {};
 template <class F>
 struct RunsUntyped<F, std::void_t<decltype(F::run(std::declval<Call&>()))>> : std::true_type {};
 
-template <class F, int I>
-bool run_if(Call& call, cuboid_dtype dtype) {
+template <class F, int I, class Body>
+bool call_if(cuboid_dtype dtype, Body& body) {
   if constexpr ((FirstVariable<F>::mask >> I & 1) != 0) {
     if (!same(dtype, kTypes[I].dtype)) return false;
-    F::template run<typename ElementOf<I>::type>(call);
+    body(typename ElementOf<I>::type());
     return true;
   } else {
     return false;
   }
 }
-template <class F, int... I>
-void run_typed(Call& call, std::integer_sequence<int, I...>) {
-  constexpr std::uint32_t input = FirstVariable<F>::input();
-  const cuboid_dtype dtype = call.raw()->in[input]->dtype;
-  if (!(run_if<F, I>(call, dtype) || ...)) throw Failure(CUBOID_E_DTYPE, "an element type that is not in `types`");
+template <class F, class Body, int... I>
+bool call_any(cuboid_dtype dtype, Body& body, std::integer_sequence<int, I...>) {
+  return (call_if<F, I>(dtype, body) || ...);
 }
+
+}  // namespace detail
+
+// body(T()) for the element type T that the first type variable of function F has in this call.
+template <class F, class Body>
+void for_type(Call& call, Body&& body) {
+  const cuboid_dtype dtype = call.raw()->in[detail::FirstVariable<F>::input()]->dtype;
+  if (!detail::call_any<F>(dtype, body, std::make_integer_sequence<int, 13>()))
+    throw Failure(CUBOID_E_DTYPE, "an element type that is not in `types`");
+}
+
+namespace detail {
+
 // F::run(Call&), or F::run<T>(Call&) for the type of the first variable.
 template <class F>
 void run_function(Call& call) {
   if constexpr (RunsUntyped<F>::value)
     F::run(call);
   else
-    run_typed<F>(call, std::make_integer_sequence<int, 13>());
+    for_type<F>(call, [&](auto typed) { F::template run<decltype(typed)>(call); });
 }
 
 template <class F>

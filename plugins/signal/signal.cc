@@ -1,0 +1,4 @@
+// The plugin `signal`: one-dimensional signals.
+#include "events.h"
+
+CUBOID_PLUGIN("signal", "1.0.0", signals::Events)
