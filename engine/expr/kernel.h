@@ -123,6 +123,9 @@ class Kernel {
   virtual Shape domain() const { return outputs_[0].spec.max_shape(); }
   // Axes of the domain that a block may not cut. Default: none.
   virtual std::vector<bool> whole_axes() const { return std::vector<bool>(domain().size(), false); }
+  // Axes of the domain along which one call may be cut so that the pieces' results, joined, are the uncut call's, bit for
+  // bit. Default: none.
+  virtual std::vector<bool> splittable_axes() const { return {}; }
   // The block that suits inputs of these chunks (one Shape per array input; rank as the input's). Extents are at least
   // 1 and at most the domain's (or 1 where that is 0); whole axes are whole.
   virtual Shape preferred_block(const std::vector<Shape>& input_chunks) const = 0;

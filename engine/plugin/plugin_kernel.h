@@ -45,7 +45,7 @@ class PluginKernel : public Kernel {
   // Loads the code. Throws Error{plugin}.
   void load() const { library_->load(); }
   // Per axis of the domain: one block may be cut along it, and the parts' results joined are the uncut result.
-  std::vector<bool> splittable_axes() const;
+  std::vector<bool> splittable_axes() const override;
 
  private:
   std::shared_ptr<const PluginLibrary> library_;

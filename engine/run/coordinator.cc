@@ -169,11 +169,13 @@ void Coordinator::submit(TaskRef task) {
   Running running;
   running.isolated = of.isolated;
   running.alone = grant.alone;
-  running.order = {task.stage, task.block, 1, grant.limit, grant.allowance};
+  running.order = {task.stage, task.block, 1, grant.limit, grant.allowance, 1};
   if (const auto before = run.failed_before.find(task.block); before != run.failed_before.end())
     running.order.attempt += before->second;
-  if (const auto history = histories_.find({task.stage, task.block}); history != histories_.end())
+  if (const auto history = histories_.find({task.stage, task.block}); history != histories_.end()) {
     running.order.attempt += static_cast<int>(history->second.failed.size());
+    running.order.splits = history->second.splits;
+  }
   const TaskOrder order = running.order;
   running_.push_back(std::move(running));
   ++run.running;

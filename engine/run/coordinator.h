@@ -169,6 +169,7 @@ class Coordinator {
   void answer_held(Asked& asked, Running& running, const Choice& choice);
   void apply_choice(TaskRef task, const Choice& choice, const Next& proposed, const TaskEvent& event);
   void drop_questions();
+  bool can_split(const TaskOrder& order) const;
   std::uint64_t measured_u(const TaskEvent& event) const;
   std::uint64_t class_of(TaskRef task) const;
   SiblingStats& siblings(TaskRef task) { return run_of(task.stage).classes[class_of(task)]; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/run/coordinator.h"
+#include "engine/run/split.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -65,6 +66,10 @@ std::uint64_t Coordinator::class_of(TaskRef task) const {
   return bits;
 }
 
+bool Coordinator::can_split(const TaskOrder& order) const {
+  return most_splits(stage(order.stage), order.block) > order.splits;
+}
+
 void Coordinator::on_failed(TaskEvent& event) {
   const Running running = take_running(event.order);
   event.order = running.order;  // the grant may have grown
@@ -78,7 +83,7 @@ void Coordinator::on_failed(TaskEvent& event) {
                         to_string(event.evidence), event.order.limit, event.order.allowance, event.needed, event.peak,
                         peak_u, event.seconds, message_of(event)});
   History& history = histories_[{task.stage, task.block}];
-  history.failed.push_back({event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone});
+  history.failed.push_back({event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone, event.order.splits});
   if (cancelled_) return;
   if (storage_failed(event)) {
     park(task, 6, "storage failed", event);
@@ -94,7 +99,7 @@ void Coordinator::on_failed(TaskEvent& event) {
     return;
   }
   if (event.evidence == Evidence::own_bound) return on_exceeded_bound(event, running);
-  const Next next = decide(run.limits, history.failed, siblings(task), false);
+  const Next next = decide(run.limits, history.failed, siblings(task), can_split(event.order));
   if (next.what == Next::What::ask && run.always) return apply_choice(task, *run.always, next, event);
   apply(task, next, event);
 }
@@ -257,6 +262,9 @@ void Coordinator::ask(TaskRef task, const Next& proposed, const TaskEvent& event
   const std::uint64_t largest = projection.with_uncertain(largest_allowance(run.limits));
   if (event.evidence != Evidence::own_bound && proposed.proposed != Next::What::park && largest > event.order.limit)
     choice(Choice::What::alone, largest, 1);
+  if (event.evidence != Evidence::own_bound && can_split(event.order))
+    choice(Choice::What::split, event.order.limit, at_once(event.order.limit));
+  if (proposed.proposed == Next::What::split) std::swap(question.choices.front(), question.choices.back());
   choice(Choice::What::park, 0, 0);
   choice(Choice::What::stop, 0, 0);
   if (Running* running = held ? find_running(event.order) : nullptr) running->question = question.id;
@@ -270,9 +278,9 @@ void Coordinator::answer(const Decider::Answer& given) {
   Asked asked = std::move(found->second);
   questions_.erase(found);
   const Choice& choice = given.choice;
-  if (choice.what == Choice::What::split) {
+  if (choice.what == Choice::What::split && !can_split(asked.event.order)) {
     notify(RunEvent::What::notice, asked.task.stage, asked.task.block, 0,
-           "this function declares no axis along which its blocks may be split; choose another answer");
+           "this function declares no axis along which its blocks may be split any further; choose another answer");
     if (Running* running = asked.held ? find_running(asked.event.order) : nullptr) running->question.reset();
     return ask(asked.task, asked.proposed, asked.event, asked.held);
   }

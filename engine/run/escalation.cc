@@ -67,7 +67,7 @@ Next climb(const StageLimits& limits, std::span<const FailedAttempt> history, co
   const std::uint64_t beside_others = std::min(limits.rules.cap, limits.budget / 4);
   if (attempts + 1 < limits.rules.max_attempts && limits.projection.with_uncertain(next) <= beside_others)
     return {Next::What::retry, {}, next, "more memory"};
-  if (can_split) return {Next::What::split, {}, last.allowed_u, "in two pieces"};
+  if (can_split) return {Next::What::split, {}, last.allowed_u, "cut into more pieces"};
   const std::uint64_t largest = largest_allowance(limits);
   if (largest > last.allowed_u && last.needed_u <= largest)
     return {Next::What::retry_alone, {}, largest, "alone with the whole cap"};
@@ -120,6 +120,9 @@ std::uint64_t first_allowance(const StageLimits& limits, const SiblingStats& sib
 
 Next decide(const StageLimits& limits, std::span<const FailedAttempt> history, const SiblingStats& siblings,
             bool can_split) {
+  // Pieces have attempts of their own.
+  const std::int64_t splits = history.back().splits;
+  while (history.front().splits != splits) history = history.subspan(1);
   const FailedAttempt& last = history.back();
   const auto times = [&](auto predicate) { return std::count_if(history.begin(), history.end(), predicate); };
   if (blames_host(last)) {

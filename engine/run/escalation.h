@@ -60,13 +60,15 @@ struct FailedAttempt {
   std::uint64_t peak_u = 0;     // measured; 0: not known
   std::uint64_t needed_u = 0;   // would have sufficed up to the refusal; 0: not known
   bool alone = false;           // it had the whole cap and nothing ran beside it
+  std::int64_t splits = 1;      // pieces that the call was cut into
 };
 
 struct Next {
   enum class What : std::uint8_t {
     retry,        // another attempt with `allowance`, beside others
     retry_alone,  // the same, with nothing else running
-    split,        // in two pieces along the axis that the function declares safe
+    split,        // cut into twice as many pieces along the axis that the function declares safe; these have attempts
+                  // of their own
     park,         // give up on this block; independent work goes on; exit 4
     ask,          // the user decides; `proposed` is what `grow` would do
     stop,         // start nothing more; exit 4
@@ -77,7 +79,7 @@ struct Next {
   std::uint64_t allowance = 0;  // uncertain bytes of the next (or proposed) attempt
   std::string why;              // one clause for messages
 };
-// `history`: the failed attempts at this block, oldest first, not empty. `can_split`: a piece of it may still be cut.
+// `history`: the failed attempts at this block, oldest first, not empty. `can_split`: its pieces may still be cut.
 Next decide(const StageLimits& limits, std::span<const FailedAttempt> history, const SiblingStats& siblings,
             bool can_split);
 

@@ -27,6 +27,7 @@ struct TaskOrder {
   int attempt = 1;                     // counts all attempts at this block over all runs: names of pieces are unique
   std::uint64_t limit = 0;             // bytes the task's account may hold
   std::uint64_t allowance = 0;         // uncertain bytes of the call within it
+  std::int64_t splits = 1;             // pieces that the estimated call is cut into
 };
 
 struct WrittenChunk {

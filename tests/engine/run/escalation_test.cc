@@ -32,6 +32,10 @@ FailedAttempt alone(FailedAttempt attempt) {
   attempt.alone = true;
   return attempt;
 }
+FailedAttempt in_pieces(std::int64_t splits, FailedAttempt attempt) {
+  attempt.splits = splits;
+  return attempt;
+}
 FailedAttempt died(Evidence evidence) { return {TaskEvent::What::died, evidence, 8 * MiB, 0, 0, false}; }
 
 struct Row {
@@ -110,6 +114,13 @@ std::vector<Row> rows() {
        true,
        What::split,
        32 * MiB},
+      {"pieces have attempts of their own", grow,
+       {exceeded(8, 8), exceeded(16, 16), exceeded(32, 32), in_pieces(2, exceeded(32, 32))}, none, true, What::retry,
+       64 * MiB},
+      {"pieces are cut again", grow, {exceeded(8, 7, 95), in_pieces(2, exceeded(8, 7, 95))}, none, true, What::split,
+       8 * MiB},
+      {"pieces that cannot be cut end alone", grow, {exceeded(8, 7, 95), in_pieces(2, exceeded(8, 7, 95))}, none, false,
+       What::retry_alone, 294 * MiB},
       {"four are all",
        grow,
        {exceeded(8, 8), exceeded(16, 16), exceeded(32, 32), alone(exceeded(294, 294))},
