@@ -65,6 +65,8 @@ void Coordinator::start() {
   if (thread_tasks) threads_ = setup_.factory.threads(plan_, plan_->options.workers);
   if (!pieces_.empty() || ledger_.generation > 0) pieces_changed_ = true;
   sample_memory();
+  notify(RunEvent::What::planned);
+  if (reused_ > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, reused_);
 }
 
 bool Coordinator::loop() {

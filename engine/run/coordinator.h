@@ -36,6 +36,7 @@ struct ParkedBlock {
   Shape index;
   int exit_code = 4;
   std::uint64_t allowed = 0, peak = 0, needed = 0;  // bytes of the task; 0: not known
+  bool bound = false;                               // of the result's extent, not of memory
   std::string why;
   std::optional<Error> error;
 };
@@ -89,7 +90,7 @@ class Coordinator {
   };
   struct History {
     std::vector<FailedAttempt> failed;
-    int attempts_before = 0;        // in earlier runs
+    std::int64_t splits = 1;        // pieces that its call is cut into
     std::optional<Next> next;       // what the next attempt is given
     std::optional<Choice> decided;  // by the user while the call was held
   };
@@ -170,6 +171,7 @@ class Coordinator {
   void apply_choice(TaskRef task, const Choice& choice, const Next& proposed, const TaskEvent& event);
   void drop_questions();
   bool can_split(const TaskOrder& order) const;
+  bool may_be_exceeded(TaskRef task, const TaskEvent& event) const;
   std::uint64_t measured_u(const TaskEvent& event) const;
   std::uint64_t class_of(TaskRef task) const;
   SiblingStats& siblings(TaskRef task) { return run_of(task.stage).classes[class_of(task)]; }

@@ -66,6 +66,16 @@ std::uint64_t Coordinator::class_of(TaskRef task) const {
   return bits;
 }
 
+// Only what somebody estimated may be exceeded.
+bool Coordinator::may_be_exceeded(TaskRef task, const TaskEvent& event) const {
+  if (event.evidence != Evidence::own_bound) return stages_[static_cast<std::size_t>(task.stage)].estimated;
+  const auto& outputs = stage(task.stage).outputs;
+  return std::any_of(outputs.begin(), outputs.end(), [&](int output) {
+    const PlanArray& ragged = array(output);
+    return ragged.role == PlanArray::Role::pieces && ragged.spec.extents[ragged.ragged_axis].trust == Trust::guess;
+  });
+}
+
 bool Coordinator::can_split(const TaskOrder& order) const {
   return most_splits(stage(order.stage), order.block) > order.splits;
 }
@@ -83,12 +93,18 @@ void Coordinator::on_failed(TaskEvent& event) {
                         to_string(event.evidence), event.order.limit, event.order.allowance, event.needed, event.peak,
                         peak_u, event.seconds, message_of(event)});
   History& history = histories_[{task.stage, task.block}];
-  history.failed.push_back({event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone, event.order.splits});
+  history.failed.push_back(
+      {event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone, event.order.splits});
   if (cancelled_) return;
   if (storage_failed(event)) {
     park(task, 6, "storage failed", event);
     // A chunk that cannot be read says nothing about others; a store that fails will fail again.
     if (event.error->kind() == ErrorKind::io) stop(6, *event.error);
+    return;
+  }
+  if (event.what == TaskEvent::What::exceeded && !may_be_exceeded(task, event)) {
+    park(task, 5, "the plugin broke a promise: its manifest calls this number exact or a bound", event);
+    if (run.limits.rules.action == ExceedAction::fail) stopping_ = true, drop_questions();
     return;
   }
   if (event.what == TaskEvent::What::exceeded) siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
@@ -108,7 +124,8 @@ void Coordinator::on_exceeded_bound(TaskEvent& event, const Running&) {
   const TaskRef task{event.order.stage, event.order.block};
   StageRun& run = run_of(task.stage);
   const auto attempts = static_cast<int>(histories_[{task.stage, task.block}].failed.size());
-  Next next{Next::What::retry, Next::What::retry, event.order.allowance, "a larger bound of its result"};
+  Next next{Next::What::retry, Next::What::retry, event.order.allowance, "its result was larger than its bound"};
+  if (event.bound_needed) next.why += ": it has " + std::to_string(*event.bound_needed) + " rows";
   if (run.limits.rules.action == ExceedAction::fail) next.what = Next::What::stop;
   if (run.limits.rules.action == ExceedAction::park) next.what = Next::What::park;
   if (run.limits.rules.action == ExceedAction::grow && attempts >= run.limits.rules.max_attempts)
@@ -131,12 +148,14 @@ void Coordinator::apply(TaskRef task, const Next& next, const TaskEvent& event) 
       stopping_ = true;
       return drop_questions();
     case Next::What::park:
-    case Next::What::split:
       return park(task, 4, next.why, event);
     case Next::What::condemn:
       park(task, 5, next.why, event);
       if (run.limits.rules.action == ExceedAction::fail) stopping_ = true, drop_questions();
       return;
+    case Next::What::split:
+      history.splits = 2 * event.order.splits;
+      break;
     case Next::What::retry:
     case Next::What::retry_alone:
       break;
@@ -168,6 +187,7 @@ void Coordinator::park(TaskRef task, int code, const std::string& why, const Tas
   parked.allowed = event.order.limit;
   parked.peak = event.peak;
   parked.needed = event.needed > 0 ? projection.with_uncertain(event.needed) : 0;
+  parked.bound = event.evidence == Evidence::own_bound;
   parked.why = why;
   parked.error = event.error;
   journal_.add_parked({parked.stage, task.block, parked.exit_code, why + ": " + message_of(event)});
@@ -200,7 +220,8 @@ void Coordinator::on_wants_growth(const TaskEvent& event) {
   if (!running) return;
   StageRun& run = run_of(event.order.stage);
   const TaskRef task{event.order.stage, event.order.block};
-  const auto wanted = grow_in_place(run.limits, running->order.allowance, event.needed, free_bytes(false));
+  std::optional<std::uint64_t> wanted;
+  if (run.estimated) wanted = grow_in_place(run.limits, running->order.allowance, event.needed, free_bytes(false));
   if (!wanted || stopping_) return executor_for(running->isolated)->refuse(running->order);
   running->growth_wanted = event.needed;
   const bool asks = run.limits.rules.action == ExceedAction::ask;
@@ -330,8 +351,10 @@ void Coordinator::apply_choice(TaskRef task, const Choice& choice, const Next& p
     case Choice::What::stop:
       next.what = Next::What::stop;
       break;
-    case Choice::What::park:
     case Choice::What::split:
+      if (can_split(event.order)) next.what = Next::What::split, next.allowance = event.order.allowance;
+      break;
+    case Choice::What::park:
       break;
   }
   apply(task, next, event);

@@ -62,7 +62,10 @@ void Coordinator::set_up_stage(int index) {
                                     setup_.options.override_step_policies, room(of.isolated));
   if (rules.action == ExceedAction::ask && !setup_.options.decider) rules.action = ExceedAction::park;
   run.limits = {rules, plan_->options.budget, of.projection};
-  run.estimated = of.projection.uncertain > 0 || of.projection.unknown;
+  Projection& projection = run.limits.projection;
+  run.estimated = projection.uncertain > 0 || projection.unknown || projection.outside > 0;
+  // What bypasses the host is an estimate even where its number is trusted: nothing refuses it exactly.
+  if (projection.uncertain == 0 && !projection.unknown) projection.around_call = projection.sure;
   if (!run.result) {
     run.result = &ledger_.stages[of.name];
     run.failed_before = journal_.failed_attempts(of.name);

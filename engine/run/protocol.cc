@@ -109,7 +109,7 @@ std::optional<Error> get_error(Decoder& from) {
 }
 
 void put_order(Encoder& to, const TaskOrder& order) {
-  to.put(order.stage).put(order.block).put(order.attempt).put(order.limit).put(order.allowance);
+  to.put(order.stage).put(order.block).put(order.attempt).put(order.limit).put(order.allowance).put(order.splits);
 }
 
 TaskOrder get_order(Decoder& from) {
@@ -119,6 +119,7 @@ TaskOrder get_order(Decoder& from) {
   order.attempt = from.get<int>();
   order.limit = from.get<std::uint64_t>();
   order.allowance = from.get<std::uint64_t>();
+  order.splits = from.get<std::int64_t>();
   return order;
 }
 

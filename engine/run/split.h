@@ -1,6 +1,6 @@
 // Cutting one call into several along an axis that its function declares safe: each takes less memory, and their
-// results joined are those of the uncut call, bit for bit. The blocks of the stage, what is read and what is written stay
-// as they are.
+// results joined are those of the uncut call, bit for bit. The blocks of the stage, what is read and what is written
+// stay as they are.
 #pragma once
 #include <cstdint>
 #include <functional>

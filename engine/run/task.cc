@@ -10,6 +10,7 @@
 
 #include "engine/plan/piece.h"
 #include "engine/run/executor.h"
+#include "engine/run/split.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -257,7 +258,10 @@ class TaskRun {
       call.out.push_back(window_of(buffer).view);
       call.produced.push_back(call.out.back().shape);
     }
-    run_kernel(kernel, call);
+    if (order_.splits > 1 && step.phase == Phase::map && is_estimated(kernel, kernel.memory(call.phase, call.block.shape)))
+      run_in_pieces(kernel, call, order_.splits, [&](KernelCall& piece) { run_kernel(kernel, piece); });
+    else
+      run_kernel(kernel, call);
     accept_produced(kernel, step, call);
   }
 

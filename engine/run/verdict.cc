@@ -20,6 +20,7 @@ std::string counted(std::size_t n, const std::string& what) {
 
 std::string describe(const ParkedBlock& parked) {
   std::string text = "block " + to_string(parked.index);
+  if (parked.exit_code == 4 && parked.bound) return text + ": " + parked.why;
   if (parked.exit_code == 4) {
     text += " was allowed " + format_size(parked.allowed);
     if (parked.needed > 0)
@@ -28,7 +29,7 @@ std::string describe(const ParkedBlock& parked) {
       text += " and had taken " + format_size(parked.peak);
     return text + " (" + parked.why + ")";
   }
-  return text + ": " + (parked.error ? parked.error->message() : parked.why);
+  return text + ": " + parked.why + (parked.error ? ": " + parked.error->message() : "");
 }
 
 // Bytes of a task with which the worst of them may get through.
@@ -50,9 +51,11 @@ std::string flags_to_go_on(const std::vector<const ParkedBlock*>& parked, const 
       resolve_rules(options.on_exceed, stage.options.on_exceed, options.override_step_policies, room);
   std::string flags;
   const auto add = [&](const std::string& flag) { flags += (flags.empty() ? "" : " ") + flag; };
-  if (rules.action == ExceedAction::park || rules.action == ExceedAction::fail) add("--on-exceed grow");
-  if (enough > room) add("--memory " + std::to_string(mebibytes(needs)) + "MiB");
-  if (rules.cap < std::min(room, enough)) add("--max-task-memory " + std::to_string(mebibytes(enough)) + "MiB");
+  if (rules.action != ExceedAction::grow) add("--on-exceed grow");
+  const bool memory = std::any_of(parked.begin(), parked.end(), [](const ParkedBlock* block) { return !block->bound; });
+  if (memory && enough > room) add("--memory " + std::to_string(mebibytes(needs)) + "MiB");
+  if (memory && rules.cap < std::min(room, enough))
+    add("--max-task-memory " + std::to_string(mebibytes(enough)) + "MiB");
   if (flags.empty()) add("--max-attempts " + std::to_string(rules.max_attempts + 2));
   return flags;
 }

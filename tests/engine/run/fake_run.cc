@@ -33,6 +33,9 @@ class FakeKernel final : public Kernel {
   bool foreign() const override { return spec_.function != "fake.exact" && spec_.function != "fake.halo"; }
   Shape domain() const override { return spec_.inputs()[0].max_shape(); }
   Shape preferred_block(const std::vector<Shape>& chunks) const override { return chunks.at(0); }
+  std::vector<bool> splittable_axes() const override {
+    return std::vector<bool>(domain().size(), number(spec_, "splittable", 0) != 0);
+  }
   Box input_box(std::size_t, const Box& block) const override {
     if (spec_.function != "fake.halo") return block;
     Box wider = block;

@@ -79,20 +79,24 @@ class RealRunTest : public testing::Test {
     dir_ = mkdtemp(pattern.data());
     std::mt19937_64 random(20240607);
     for (std::int64_t& value : values_) value = static_cast<std::int64_t>(random() % 2001) - 1000;
+    store("in", values_);
+  }
+  ~RealRunTest() override { std::filesystem::remove_all(dir_); }
+
+  void store(const std::string& name, const std::vector<std::int64_t>& values) const {
     ArrayMetadata metadata;
     metadata.shape = {kLength};
     metadata.chunks = {kChunk};
     metadata.dtype = kInt64;
     metadata.fill.assign(8, std::byte{0});
     metadata.codecs = codecs_by_name("none", kInt64);
-    const ZarrArray array = ZarrArray::prepare(make_file_store(dir_ + "/in.zarr"), "", std::move(metadata));
+    const ZarrArray array = ZarrArray::prepare(make_file_store(dir_ + "/" + name + ".zarr"), "", std::move(metadata));
     MemoryAccount account;
     for (std::int64_t k = 0; k < kLength / kChunk; ++k)
       array.write_chunk(
-          {k}, make_view(reinterpret_cast<const std::byte*>(values_.data() + k * kChunk), kInt64, {kChunk}), account);
+          {k}, make_view(reinterpret_cast<const std::byte*>(values.data() + k * kChunk), kInt64, {kChunk}), account);
     array.publish();
   }
-  ~RealRunTest() override { std::filesystem::remove_all(dir_); }
 
   // negative -> its positive elements (in chunks of 70) and its sum.
   PlanRequest request(const std::string& name, int workers = 2) const {
@@ -217,6 +221,29 @@ TEST_F(RealRunTest, ACoordinatorMayBeKilledAtAnyMoment) {
   EXPECT_GE(sums.reused, rows) << "no journaled block is computed twice";
   EXPECT_EQ(sums.attempts, sums.done - sums.reused);
   EXPECT_EQ(bytes_of("killed"), expected);
+}
+
+// Over 400 blocks a sum is a tree of two levels; over the few rows that turn out to be there it is one task.
+TEST_F(RealRunTest, FactsMayChangeTheStagesThatFollow) {
+  std::vector<std::int64_t> sparse(kLength, -1);
+  for (std::size_t k = 0; k < sparse.size(); k += 500) sparse[k] = 7;
+  store("sparse", sparse);
+  PlanRequest request;
+  const Array rows = call("test.positive", source(ZarrArray::open(dir_ + "/sparse.zarr"), "sparse"), "rows");
+  request.outputs.push_back({call("sum", rows, "sum"), dir_ + "/total.zarr", {}, {}, 3, "none", false, "", {}});
+  request.options.budget = 256u << 20;
+  request.options.workers = 2;
+  request.options.run_dir = dir_ + "/run";
+  const Plan before = make_plan(request, resolvers);
+  const RunResult result = run_threads(request);
+  ASSERT_EQ(result.exit_code, 0) << (result.error ? result.error->message() : "");
+  EXPECT_LT(result.plan.stages.size(), before.stages.size());
+  EXPECT_THAT(read(dir_ + "/total.zarr"), testing::ElementsAre(40 * 7));
+  const StageResult& produced = result.stages.at(static_cast<std::size_t>(result.plan.stage_index("rows")));
+  EXPECT_EQ(produced.attempts, 400);
+  EXPECT_EQ(produced.tasks_done, 400);
+  EXPECT_EQ(produced.tasks_reused, 0) << "what this run did is not reused";
+  EXPECT_TRUE(run_threads(request).nothing_to_do);
 }
 
 TEST_F(RealRunTest, KeepKeepsIntermediatesReadable) {

@@ -128,13 +128,32 @@ TEST_F(RunTest, ParkingKeepsEverythingIndependentAndMoreMemoryGoesOn) {
 
   Script again;
   again.outcome = hungry;
-  const RunResult result = fake::run(fake::request(folder_, two_, 2048 * MiB, 1), again);
+  fake::Watch watch;
+  RunOptions options;
+  options.observer = &watch;
+  const RunResult result = fake::run(fake::request(folder_, two_, 2048 * MiB, 1), again, options);
+  EXPECT_EQ(watch.count(RunEvent::What::resumed), 1);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(stage_of(result, "guess").tasks_reused, 15)
       << "another budget and another number of workers change nothing";
   EXPECT_EQ(stage_of(result, "guess").attempts, 2);
   EXPECT_EQ(stage_of(result, "halo").attempts, 4);
   EXPECT_EQ(again.submitted[0].attempt, 2) << "attempts count over all runs";
+}
+
+TEST_F(RunTest, WhatIsTooLargeBesideOthersIsCutWhereTheFunctionAllows) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 6 && order.splits < 4 ? fake::exceeded(order, 60 * MiB) : fake::done(plan, order);
+  };
+  const Array guess =
+      fake::call("fake.guess", image_, "guess", {{"mib", std::int64_t{8}}, {"splittable", std::int64_t{1}}});
+  const RunResult result = fake::run(fake::request(folder_, guess, 200 * MiB), script);
+  EXPECT_EQ(result.exit_code, 0);
+  std::vector<std::int64_t> splits;
+  for (const TaskOrder& order : script.submitted)
+    if (order.block == 6) splits.push_back(order.splits);
+  EXPECT_THAT(splits, testing::ElementsAre(1, 2, 4)) << "a quarter of 200 MiB is less than it says it needs";
 }
 
 TEST_F(RunTest, FailStartsNothingMore) {
@@ -211,6 +230,17 @@ TEST_F(RunTest, ABuiltInBeyondItsProjectionIsOurFault) {
     return order.block == 4 ? fake::failed(order, ErrorKind::over_budget) : fake::done(plan, order);
   };
   EXPECT_EQ(fake::run(fake::request(folder_, fake::call("fake.exact", image_, "exact")), script).exit_code, 1);
+}
+
+TEST_F(RunTest, ABrokenPromiseIsNotRetried) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 4 ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+  };
+  const RunResult result = fake::run(fake::request(folder_, fake::call("fake.guess", image_, "sure", mib(0))), script);
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_EQ(stage_of(result, "sure").attempts, 16);
+  EXPECT_THAT(result.error->message(), HasSubstr("promise"));
 }
 
 // --- growth in place and questions
