@@ -2,24 +2,50 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/plugin/host_heap.h"
 #include "engine/plugin/plugin_host.h"
-#include "engine/worker/counted_malloc.h"
 #include "engine/worker/worker.h"
+#include "storage/error.h"
 
 namespace {
+
+// A function that is linked into the coordinating program and runs only there: a plan that names it can be read here,
+// so that its other stages run.
+class AbsentKernel : public cuboid::Kernel {
+ public:
+  explicit AbsentKernel(cuboid::KernelSpec spec) : Kernel(std::move(spec)) { outputs_.resize(1); }
+  std::string identity() const override { return "absent " + spec_.function; }
+  cuboid::Shape preferred_block(const std::vector<cuboid::Shape>&) const override { fail(); }
+  cuboid::Box input_box(std::size_t, const cuboid::Box&) const override { fail(); }
+  cuboid::Shape input_extents(std::size_t, const cuboid::Shape&) const override { fail(); }
+  cuboid::CallMemory memory(cuboid::Phase, const cuboid::Shape&) const override { fail(); }
+  void run(cuboid::KernelCall&) const override { fail(); }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw cuboid::Error(cuboid::ErrorKind::plugin,
+                        spec_.function +
+                            " is not in any library that this worker was given: it can run only in the program "
+                            "that it is linked into (isolation: thread)");
+  }
+};
+
+class AbsentFunctions : public cuboid::KernelResolver {
+ public:
+  std::shared_ptr<const cuboid::Kernel> resolve(const cuboid::KernelSpec& spec) const override {
+    return std::make_shared<AbsentKernel>(spec);
+  }
+  std::vector<cuboid::FunctionDoc> functions() const override { return {}; }
+};
 
 cuboid::Resolvers load_plugins(const std::vector<std::string>& paths) {
   const std::vector<std::filesystem::path> libraries(paths.begin(), paths.end());
   static std::unique_ptr<const cuboid::PluginResolver> plugins;
+  static const AbsentFunctions absent;
   plugins = std::make_unique<const cuboid::PluginResolver>(cuboid::find_plugins(libraries, {}).found);
   plugins->load();
-  return {&cuboid::builtin_kernels(), plugins.get()};
+  return {&cuboid::builtin_kernels(), plugins.get(), &absent};
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  cuboid::set_host_heap({cuboid::counted_malloc::uncounted_memalign, cuboid::counted_malloc::uncounted_free});
-  return cuboid::worker_main(argc, argv, load_plugins);
-}
+int main(int argc, char** argv) { return cuboid::worker_main(argc, argv, load_plugins); }
