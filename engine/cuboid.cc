@@ -252,7 +252,7 @@ class FunctionObserver : public Observer {
 // Asks when it is asked and hands the answer over at the next look.
 class FunctionDecider : public Decider {
  public:
-  explicit FunctionDecider(const std::function<Answer(const Question&)>& decider) : decider_(decider) {}
+  explicit FunctionDecider(const std::function<face::Answer(const Question&)>& decider) : decider_(decider) {}
   void ask(const engine::Question& asked) override {
     Question question;
     question.stage = asked.stage;

@@ -94,20 +94,20 @@ using Params = std::map<std::string, Param>;
 // What may be said of one call beside its arguments; as the keys of a step in a pipeline file.
 enum class ExceedAction : std::uint8_t { ask, grow, park, fail };
 struct Policy {
-  std::optional<ExceedAction> action;  // default of a run: grow
-  std::optional<double> factor;
-  std::optional<std::uint64_t> max_task_memory;  // bytes
-  std::optional<int> max_attempts;
+  std::optional<ExceedAction> action = {};  // default of a run: grow
+  std::optional<double> factor = {};
+  std::optional<std::uint64_t> max_task_memory = {};  // bytes
+  std::optional<int> max_attempts = {};
 };
 enum class Isolation : std::uint8_t { automatic, process, thread };
 struct CallOptions {
-  std::optional<Shape> max_shape;             // the caller's own bound for output 0
-  std::optional<std::uint64_t> extra_memory;  // the caller's own estimate of one call's extra memory, bytes
-  std::optional<Shape> chunks;                // block shape
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<Shape> max_shape = {};             // the caller's own bound for output 0
+  std::optional<std::uint64_t> extra_memory = {};  // the caller's own estimate of one call's extra memory, bytes
+  std::optional<Shape> chunks = {};                // block shape
+  std::optional<std::chrono::milliseconds> timeout = {};
   Isolation isolation = Isolation::automatic;
-  Policy on_exceed;
-  std::string name;  // in plans and messages; default: the function's
+  Policy on_exceed = {};
+  std::string name = {};  // in plans and messages; default: the function's
 };
 
 // The array at a path or URL. Reads its metadata.
@@ -166,7 +166,7 @@ inline Array operator~(const Array& x) { return call("bitwise_invert", {x}); }
 
 struct Output {
   Array array;
-  std::string path;                  // where the Zarr array is written
+  std::string path = {};             // where the Zarr array is written
   std::optional<Shape> chunks = {};  // default: those of the last step's blocks
   std::optional<Shape> shards = {};
   int format = 3;  // Zarr format, 2 or 3
@@ -179,8 +179,8 @@ struct PlanOptions {
   bool durable = false;      // results survive loss of power
 };
 struct StageInfo {
-  std::string name, function, confidence;
-  std::vector<std::string> steps;
+  std::string name = {}, function = {}, confidence = {};
+  std::vector<std::string> steps = {};
   std::int64_t tasks = 0;
   std::uint64_t projected_bytes = 0;  // of one task
   int concurrency = 1;
@@ -206,23 +206,23 @@ Plan make_plan(const std::vector<Output>& outputs, const PlanOptions& options = 
 // --- Runs ------------------------------------------------------------------------------------------------------------
 
 inline Policy grow_to(std::uint64_t max_task_memory) {
-  return {.action = ExceedAction::grow, .factor = {}, .max_task_memory = max_task_memory, .max_attempts = {}};
+  return {.action = ExceedAction::grow, .max_task_memory = max_task_memory};
 }
-inline Policy park() { return {.action = ExceedAction::park, .factor = {}, .max_task_memory = {}, .max_attempts = {}}; }
-inline Policy fail() { return {.action = ExceedAction::fail, .factor = {}, .max_task_memory = {}, .max_attempts = {}}; }
-inline Policy ask() { return {.action = ExceedAction::ask, .factor = {}, .max_task_memory = {}, .max_attempts = {}}; }
+inline Policy park() { return {.action = ExceedAction::park}; }
+inline Policy fail() { return {.action = ExceedAction::fail}; }
+inline Policy ask() { return {.action = ExceedAction::ask}; }
 
 struct Event {
   std::string
       what;  // "planned", "resumed", "stage_started", "task_started", "task_done", "task_grown", "task_retried", ...
-  std::string stage;
+  std::string stage = {};
   std::int64_t block = -1, count = 0;
   std::uint64_t bytes = 0;
-  std::string text;
+  std::string text = {};
 };
 // A block's estimate was too low.
 struct Question {
-  std::string stage, function;
+  std::string stage = {}, function = {};
   std::int64_t block = 0;
   std::uint64_t allowed = 0, peak = 0, needed = 0, proposed = 0;  // bytes; 0: not known
   int attempt = 1, max_attempts = 1;
@@ -233,36 +233,36 @@ struct Answer {
   bool always = false;      // for the rest of this step's failures too
 };
 struct RunOptions {
-  Policy on_exceed;
-  std::string worker;                              // the worker program; "": $CUBOID_WORKER, else as installed
-  std::function<void(const Event&)> observer;      // on the thread of run(); must return soon
-  std::function<Answer(const Question&)> decider;  // likewise; none: `ask` acts as `park`
-  std::string run_dir;                             // default: the first output's path + ".run"
-  bool fresh = false;                              // start anew
-  bool keep = false;                               // keep intermediates
+  Policy on_exceed = {};
+  std::string worker = {};                              // the worker program; "": $CUBOID_WORKER, else as installed
+  std::function<void(const Event&)> observer = {};      // on the thread of run(); must return soon
+  std::function<Answer(const Question&)> decider = {};  // likewise; none: `ask` acts as `park`
+  std::string run_dir = {};                             // default: the first output's path + ".run"
+  bool fresh = false;                                   // start anew
+  bool keep = false;                                    // keep intermediates
 };
 struct StageOutcome {
-  std::string name;
+  std::string name = {};
   std::int64_t tasks_done = 0, tasks_reused = 0, tasks_retried = 0, tasks_grown = 0, attempts = 0, parked = 0;
-  std::optional<std::uint64_t> peak_bytes;  // largest measured
-  std::uint64_t allowed_bytes = 0;          // largest grant
+  std::optional<std::uint64_t> peak_bytes = {};  // largest measured
+  std::uint64_t allowed_bytes = 0;               // largest grant
 };
 struct StoredArray {
-  std::string name, path;
-  DType dtype;
-  Shape shape;
+  std::string name = {}, path = {};
+  DType dtype = {};
+  Shape shape = {};
 };
 // What `cuboid run --json` prints.
 struct RunResult {
-  std::string status;  // "done", "refused", "exceeded", "failed", "interrupted"
-  int exit_code = 0;   // as `cuboid run` would end
+  std::string status = {};  // "done", "refused", "exceeded", "failed", "interrupted"
+  int exit_code = 0;        // as `cuboid run` would end
   bool nothing_to_do = false;
   double wall_seconds = 0;
   std::uint64_t peak_rss_bytes = 0;
-  std::optional<Error> error;
-  std::string run_dir;
-  std::vector<StageOutcome> stages;
-  std::vector<StoredArray> outputs;  // where done
+  std::optional<Error> error = {};
+  std::string run_dir = {};
+  std::vector<StageOutcome> stages = {};
+  std::vector<StoredArray> outputs = {};  // where done
 };
 // Goes on from where an earlier run in the same directory stopped. Throws what is found before the run; everything
 // later is in the result.
