@@ -1,10 +1,10 @@
 // The program `cuboid`: reads the command line into plain structs and hands them to one verb.
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <exception>
 #include <iostream>
 
 #include "engine/cli/command.h"
+#include "engine/expr/kernel.h"
 
 namespace {
 
@@ -63,7 +63,7 @@ void add_policy(CLI::App* verb, CommonFlags& flags) {
 
 void add_plan(CLI::App& app, PlanCommand& command, int& exit) {
   auto* verb = app.add_subcommand("plan", "Project memory, tasks and bytes of a pipeline without running it");
-  verb->add_option("file", command.file, "The pipeline file")->required()->type_name("FILE");
+  verb->add_option("FILE", command.file, "The pipeline file")->required()->type_name("");
   verb->add_flag("--dot", command.dot, "The plan as a Graphviz graph");
   verb->add_option("--what-if", command.what_if, "Plan with other numbers: memory=SIZE,chunks=N,N")
       ->type_name("CHANGES");
@@ -78,7 +78,7 @@ void add_plan(CLI::App& app, PlanCommand& command, int& exit) {
 
 void add_run(CLI::App& app, RunCommand& command, int& exit) {
   auto* verb = app.add_subcommand("run", "Plan and run a pipeline, or go on from where it stopped");
-  verb->add_option("file", command.file, "The pipeline file")->required()->type_name("FILE");
+  verb->add_option("FILE", command.file, "The pipeline file")->required()->type_name("");
   verb->add_flag("--fresh", command.fresh, "Start anew: remove what this run directory made");
   verb->add_flag("--keep", command.keep, "Keep intermediates");
   add_resources(verb, command.common);
@@ -92,7 +92,7 @@ void add_run(CLI::App& app, RunCommand& command, int& exit) {
 
 void add_report(CLI::App& app, ReportCommand& command, int& exit) {
   auto* verb = app.add_subcommand("report", "Write a self-contained HTML report of a running, failed or finished run");
-  verb->add_option("run_dir", command.run_dir, "The run directory")->required()->type_name("RUN_DIR");
+  verb->add_option("RUN_DIR", command.run_dir, "The run directory")->required()->type_name("");
   verb->add_option("-o,--output", command.output, "Where to write (default: report.html in the run directory)")
       ->type_name("FILE");
   add_json(verb, command.common);
@@ -102,7 +102,7 @@ void add_report(CLI::App& app, ReportCommand& command, int& exit) {
 
 void add_functions(CLI::App& app, FunctionsCommand& command, int& exit) {
   auto* verb = app.add_subcommand("functions", "List what `call:` accepts, or document one function");
-  verb->add_option("name", command.name, "A function")->type_name("NAME");
+  verb->add_option("NAME", command.name, "A function")->type_name("");
   add_plugins(verb, command.common);
   add_json(verb, command.common);
   verb->footer("Example:\n  cuboid functions filter.gaussian");
@@ -118,7 +118,7 @@ void add_plugin(CLI::App& app, CommandLine& line, int& exit) {
   list->footer("Example:\n  CUBOID_PLUGIN_PATH_ADD=build cuboid plugin list");
   list->callback([&] { exit = plugin_list_command(line.plugin_list); });
   auto* show = group->add_subcommand("show", "The manifest of a plugin, read without loading its code");
-  show->add_option("library", line.plugin_show.library, "A library, by path or name")->required()->type_name("LIB");
+  show->add_option("LIB", line.plugin_show.library, "A library, by path or name")->required()->type_name("");
   add_json(show, line.plugin_show.common);
   show->footer("Example:\n  cuboid plugin show sky");
   show->callback([&] { exit = plugin_show_command(line.plugin_show); });
@@ -131,7 +131,7 @@ void add_array(CLI::App& app, CommandLine& line, int& exit) {
   group->footer("Example:\n  cuboid array info examples/data/hubble_deep_field.zarr");
   const auto verb_on_path = [group](const char* name, const char* what, ArrayCommand& command) {
     auto* verb = group->add_subcommand(name, what);
-    verb->add_option("path", command.path, "A Zarr array or group: path or URL")->required()->type_name("PATH");
+    verb->add_option("PATH", command.path, "A Zarr array or group: path or URL")->required()->type_name("");
     add_json(verb, command.common);
     return verb;
   };
@@ -151,8 +151,8 @@ void add_array(CLI::App& app, CommandLine& line, int& exit) {
   cat->callback([&] { exit = array_cat_command(line.cat); });
 
   auto* copy = group->add_subcommand("copy", "Copy an array with other chunks, codecs or format, in bounded memory");
-  copy->add_option("source", line.copy.path, "The array")->required()->type_name("SRC");
-  copy->add_option("destination", line.copy.destination, "Where to write")->required()->type_name("DST");
+  copy->add_option("SRC", line.copy.path, "The array")->required()->type_name("");
+  copy->add_option("DST", line.copy.destination, "Where to write")->required()->type_name("");
   copy->add_option("--chunks", line.copy.chunks, "Chunk extents, such as 100,100 (default: the source's)")
       ->type_name("N,N");
   copy->add_option("--shards", line.copy.shards, "Shard extents (format 3)")->type_name("N,N");
@@ -172,10 +172,67 @@ void add_array(CLI::App& app, CommandLine& line, int& exit) {
   codecs->callback([&] { exit = array_codecs_command(line.codecs); });
 }
 
+// The words that may follow a command: its subcommands and long flags.
+std::string words_after(const CLI::App& app) {
+  std::string words;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (!verb->get_group().empty()) words += verb->get_name() + " ";
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) words += "--" + name + " ";
+  if (!words.empty()) words.pop_back();
+  return words;
+}
+
+// A script for bash; zsh runs it after `autoload bashcompinit && bashcompinit`. Made from the commands themselves, so
+// that it cannot lag behind them.
+std::string completion_script(const CLI::App& app) {
+  std::string cases = "    'cuboid ') words='" + words_after(app) + "' ;;\n";
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    cases += "    'cuboid " + verb->get_name() + " ') words='" + words_after(*verb) + "' ;;\n";
+    for (const CLI::App* below : verb->get_subcommands([](const CLI::App*) { return true; }))
+      cases +=
+          "    'cuboid " + verb->get_name() + " " + below->get_name() + " ') words='" + words_after(*below) + "' ;;\n";
+  }
+  return "# Completion of cuboid for bash: source <(cuboid completion)\n"
+         "_cuboid() {\n"
+         "  local current=${COMP_WORDS[COMP_CWORD]} command='cuboid ' words='' word\n"
+         "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+         "    case $word in -* | */* | *.*) break ;; *) command+=\"$word \" ;; esac\n"
+         "  done\n"
+         "  case $command in\n" +
+         cases +
+         "  esac\n"
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+         "  [[ $current == -* ]] || COMPREPLY+=($(compgen -f -- \"$current\"))\n"
+         "}\n"
+         "complete -o filenames -F _cuboid cuboid\n";
+}
+
 bool asked_for_json(int argc, char** argv) {
   for (int k = 1; k < argc; ++k)
     if (std::string_view(argv[k]) == "--json") return true;
   return false;
+}
+
+// CLI11 would only say that a command is required.
+void check_verb(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* level = &app;
+  for (int k = 1; k < argc && argv[k][0] != '-'; ++k) {
+    const CLI::App* found = nullptr;
+    std::vector<std::string> names;
+    for (const CLI::App* verb : level->get_subcommands([](const CLI::App*) { return true; })) {
+      if (verb->get_name() == argv[k]) found = verb;
+      names.push_back(verb->get_name());
+    }
+    if (!found && level->get_require_subcommand_min() == 0) return;
+    if (!found) {
+      const auto near = nearest_name(argv[k], names);
+      throw Error(ErrorKind::invalid,
+                  "unknown command '" + std::string(argv[k]) + "'" +
+                      (near ? ", did you mean '" + *near + "'?" : "; `cuboid --help` lists what there is"));
+    }
+    level = found;
+  }
 }
 
 int parse_and_act(int argc, char** argv) {
@@ -195,10 +252,14 @@ int parse_and_act(int argc, char** argv) {
   add_plugin(app, line, exit);
   add_array(app, line, exit);
   for (const char* name : {"worker", "task"}) {
-    auto* verb = app.add_subcommand(name, "Internal: run tasks for a coordinator");
+    auto* verb = app.add_subcommand(name, "Internal: run tasks for a coordinator")->group("");
     verb->prefix_command();
     verb->callback([verb, &exit] { exit = worker_command(verb->remaining()); });
   }
+  auto* completion = app.add_subcommand("completion", "Print a completion script for bash (and zsh with bashcompinit)");
+  completion->footer("Example:\n  source <(cuboid completion)");
+  completion->callback([&app] { std::cout << completion_script(app); });
+  check_verb(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& request) {
@@ -217,7 +278,6 @@ int parse_and_act(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of writing, not a death
   const bool json = asked_for_json(argc, argv);
   try {
     return parse_and_act(argc, argv);

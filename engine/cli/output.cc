@@ -42,8 +42,15 @@ void print_error(const Error& error, bool json) {
     print_json({{"error", error_json(error)}});
     return;
   }
+  // Where it happened; other context is for programs.
   std::string where;
-  for (const auto& [key, value] : error.context()) where += (where.empty() ? " (" : ", ") + key + " " + value;
+  for (const auto& [key, value] : error.context()) {
+    const bool is_place =
+        key == "array" || key == "chunk" || key == "file" || key == "stage" || key == "block" || key == "step";
+    const bool known =
+        error.message().find(value) != std::string::npos || where.find(key + " " + value) != std::string::npos;
+    if (is_place && !known) where += (where.empty() ? " (" : ", ") + key + " " + value;
+  }
   if (!where.empty()) where += ")";
   std::string lines;  // a message may have several; each is made fit for a terminal
   std::string message = error.message() + where;

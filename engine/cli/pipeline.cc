@@ -52,7 +52,8 @@ void read_arrays(const YamlNode& node, const std::string& directory, StepReader&
     try {
       steps.add_source(*key, ZarrArray::open(path));
     } catch (const Error& error) {
-      value->fail("array '" + key->text + "': " + error.message());
+      const bool named = error.message().find(path) != std::string::npos;
+      value->fail("array '" + key->text + "'" + (named ? ": " : " at " + path + ": ") + error.message());
     }
   }
 }
@@ -74,7 +75,7 @@ OutputRequest read_output(const YamlNode& key, const YamlNode& value, const std:
     value.fail(what + ": expected a path, or a map with the key path, got " + value.describe());
   check_keys(value, {"path", "chunks", "format", "codecs", "shards", "overwrite"}, what);
   const YamlNode* path = find_entry(value, "path");
-  if (!path) value.fail(what + ": the key 'path' is missing");
+  if (!path) key.fail(what + ": the key 'path' is missing");
   output.path = resolve_path(directory, string_value(*path, what + ": path"));
   const std::size_t rank = output.array.spec().rank();
   const auto extents = [&](const char* name) -> std::optional<Shape> {

@@ -1,7 +1,6 @@
 #include "engine/cli/pipeline_steps.h"
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "engine/cli/pipeline_values.h"
@@ -51,12 +50,10 @@ nlohmann::json to_json(const YamlNode& node) {
   return nullptr;
 }
 
-bool holds_word(const std::string& text, const std::string& word) {
-  const auto is_part = [](char byte) { return std::isalnum(static_cast<unsigned char>(byte)) || byte == '_'; };
-  for (std::size_t at = text.find(word); at != std::string::npos && !word.empty(); at = text.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end]))) return true;
-  }
+// Kernels write `parameter sigma`, and names in quotes.
+bool speaks_of(const std::string& message, const std::string& param) {
+  for (const std::string& form : {"'" + param + "'", "\"" + param + "\"", "parameter " + param + " "})
+    if (message.find(form) != std::string::npos) return true;
   return false;
 }
 
@@ -64,12 +61,10 @@ bool holds_word(const std::string& text, const std::string& word) {
 const YamlNode& place_of(const Error& error, const YamlNode* params, const YamlNode& arguments) {
   if (!params) return arguments;
   for (const auto& [key, value] : error.context())
-    if (key == "param")
+    if (key == "parameter")
       if (const YamlNode* node = find_entry(*params, value)) return *node;
   for (const auto& [key, value] : params->entries)
-    if (error.message().find("'" + key->text + "'") != std::string::npos) return *value;
-  for (const auto& [key, value] : params->entries)
-    if (holds_word(error.message(), key->text)) return *value;
+    if (speaks_of(error.message(), key->text)) return *value;
   return arguments;
 }
 
@@ -145,9 +140,7 @@ void StepReader::read_step(const YamlNode& key, const YamlNode& value) {
   const std::shared_ptr<const Kernel> kernel = resolve(call);
   const std::size_t rank = kernel->domain().size();
   if (chunks_ && chunks_->size() == rank) call.options.chunks = chunks_;
-  // Those of a reduction may be meant for its result.
-  const std::size_t result_rank = kernel->reduction() ? kernel->outputs()[0].spec.rank() : rank;
-  if (call.options.chunks && call.options.chunks->size() != rank && call.options.chunks->size() != result_rank)
+  if (call.options.chunks && call.options.chunks->size() != rank)
     find_entry(value, "chunks")
         ->fail(call.what + ": chunks: expected " + std::to_string(rank) +
                " extents, one per axis of the step's domain " + to_string(kernel->domain()) + ", got " +
@@ -313,7 +306,7 @@ Array StepReader::lookup(const YamlNode& place, const std::string& word, const s
   const std::string output = word.substr(dot + 1);
   for (std::size_t k = 0; k < named.outputs.size(); ++k)
     if (named.output_names[k] == output) return named.outputs[k];
-  place.fail(what + ": '" + word.substr(0, dot) + "' has no output '" + output + "'" +
+  place.fail(what + ": no output '" + word + "': unknown output '" + output + "'" +
              suggestion(output, named.output_names));
 }
 

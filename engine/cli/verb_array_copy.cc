@@ -5,6 +5,7 @@
 #include "engine/cli/open_array.h"
 #include "engine/cli/run_display.h"
 #include "engine/cli/settings.h"
+#include "engine/run/run_files.h"
 
 namespace cuboid {
 namespace {
@@ -63,9 +64,11 @@ int array_copy_command(const ArrayCommand& command) {
   PluginCatalog catalog({});
   const RunResult result = run_with_display(request, catalog, copy_flags, {});
   if (result.status == RunStatus::done) {
-    // The copy is complete: nothing to go on from.
+    // The copy is complete: nothing to go on from. The folder may hold what is not ours.
+    remove_run(copy_flags.run_dir, {});
     std::error_code ignored;
-    std::filesystem::remove_all(copy_flags.run_dir, ignored);
+    std::filesystem::remove(copy_flags.run_dir + "/coordinator.lock", ignored);
+    std::filesystem::remove(copy_flags.run_dir, ignored);
   }
   return report_result(result, copy_flags);
 }

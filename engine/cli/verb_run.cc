@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,7 @@ namespace cuboid {
 
 RunResult run_with_display(const PlanRequest& request, PluginCatalog& catalog, const CommonFlags& flags,
                            RunOptions options) {
+  std::signal(SIGPIPE, SIG_IGN);  // a run outlives whoever looked at its output
   const bool error_is_terminal = ::isatty(STDERR_FILENO) == 1;
   const ProgressMode mode = progress_mode(flags, error_is_terminal);
   Terminal terminal(STDERR_FILENO, mode == ProgressMode::bar && error_is_terminal);

@@ -39,7 +39,11 @@ void Progress::take_plan(const Plan& plan) {
     stages_[k].tasks = plan.stages[k].numbers.tasks;
   }
   total_ = plan.tasks;
-  if (!announced_ && options_.mode != ProgressMode::none && !terminal_.live())
+  planned_ = true;
+}
+
+void Progress::announce() {
+  if (!announced_ && options_.mode == ProgressMode::plain)
     terminal_.line(count_of(total_, "task") + " in " + count_of(static_cast<std::int64_t>(stages_.size()), "stage"));
   announced_ = true;
 }
@@ -53,6 +57,7 @@ void Progress::trouble(const RunEvent& event, const std::string& text) {
 
 void Progress::on_event(const RunEvent& event) {
   using What = RunEvent::What;
+  if (event.plan && (!planned_ || event.what == What::planned)) take_plan(*event.plan);
   const auto key = std::make_pair(event.stage, event.block);
   const bool plain = options_.mode == ProgressMode::plain;
   StageState* stage = event.stage >= 0 && static_cast<std::size_t>(event.stage) < stages_.size()
@@ -60,7 +65,6 @@ void Progress::on_event(const RunEvent& event) {
                           : nullptr;
   switch (event.what) {
     case What::planned:
-      if (event.plan) take_plan(*event.plan);
       break;
     case What::resumed:
       kept_ = event.count;
@@ -70,6 +74,7 @@ void Progress::on_event(const RunEvent& event) {
       if (stage) stage->started = now();
       break;
     case What::task_started:
+      announce();
       if (stage && stage->started < 0) stage->started = now();
       running_[key] = event.bytes;
       current_ = event.stage;
@@ -104,7 +109,8 @@ void Progress::on_event(const RunEvent& event) {
                        format_seconds(now() - std::max(0.0, stage->started)));
       break;
     case What::facts:
-      if (!options_.quiet && (plain || options_.verbosity > 0))
+      // What an earlier run found out is no news.
+      if (!options_.quiet && done_ > 0 && (plain || options_.verbosity > 0))
         terminal_.line(name_of(event.stage) + ": its result is " + event.text);
       break;
     case What::log:

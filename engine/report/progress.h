@@ -38,6 +38,7 @@ class Progress : public Observer {
   };
   double now() const { return std::chrono::duration<double>(clock_() - start_).count(); }
   void take_plan(const Plan& plan);
+  void announce();  // once, when the first task starts
   void refresh(bool force);
   void trouble(const RunEvent& event, const std::string& text);
   std::string name_of(int stage) const;
@@ -50,7 +51,7 @@ class Progress : public Observer {
   std::map<std::pair<int, std::int64_t>, std::uint64_t> running_;  // grants
   std::int64_t total_ = 0, done_ = 0, kept_ = 0;
   int current_ = -1;  // the stage that started a task last
-  bool announced_ = false;
+  bool planned_ = false, announced_ = false;
   double shown_at_ = -1, first_done_at_ = -1;
 };
 

@@ -8,6 +8,7 @@
 #include "engine/report/plan_table.h"
 #include "engine/report/progress.h"
 #include "engine/report/question.h"
+#include "engine/report/run_record.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -309,6 +310,35 @@ TEST(TerminalDecider, LinesStayAboveTheQuestion) {
   EXPECT_EQ(screen.take(), "\r\x1b[Ka notice\nwhat now? ");
   terminal.end_prompt();
   EXPECT_EQ(screen.take(), "\r[####] 2/2\x1b[K");
+}
+
+TEST(HtmlReport, ShowsStagesAndTroublesAndEscapesNames) {
+  RunRecord record;
+  record.run_dir = "a<b>.run";
+  record.budget = 1u << 30;
+  record.tasks = 3;
+  StageRecord stage;
+  stage.name = "smooth";
+  stage.function = "filter.gaussian/1";
+  stage.confidence = "exact";
+  stage.tasks = 3;
+  stage.done = 2;
+  stage.projected = 8u << 20;
+  stage.peak = stage.allowed = 6u << 20;
+  stage.peaks = {5u << 20, 6u << 20};
+  record.stages = {stage};
+  record.arrays = {{"smooth", "output", "float64", "out/\"x\".zarr", "(3, 4)"}};
+  record.failures = {
+      {.stage = "smooth", .block = 2, .outcome = "failed", .evidence = "none", .message = "5 < 6 & more"}};
+  JournalRun run;
+  run.status = "failed";
+  record.runs = {run};
+  const std::string html = html_report(record);
+  for (const char* part :
+       {"a&lt;b&gt;.run", "out/&quot;x&quot;.zarr", "5 &lt; 6 &amp; more", "2 / 3", "6 MiB measured", ">failed<"})
+    EXPECT_THAT(html, HasSubstr(part));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_THAT(html, Not(HasSubstr("a<b>")));
 }
 
 }  // namespace
