@@ -38,23 +38,33 @@ void rebind(Draft& draft, PlannedStep& step) {
   }
 }
 
+// The block that a user's `chunks` mean: extents of the step's domain; for a reduction also those of its result, which
+// leave the reduced axes as they come.
+Shape wanted_block(const PlannedStep& step, const Shape& domain, const Shape& preferred) {
+  Shape block = *step.node->options.chunks;
+  const ReductionForm* form = step.kernel->reduction();
+  if (form && block.size() != domain.size() && block.size() + form->axes.size() == domain.size()) {
+    Shape whole = preferred;
+    std::size_t next = 0;
+    for (std::size_t axis = 0; axis < whole.size(); ++axis)
+      if (std::find(form->axes.begin(), form->axes.end(), axis) == form->axes.end()) whole[axis] = block[next++];
+    block = std::move(whole);
+  }
+  if (block.size() != domain.size() || std::any_of(block.begin(), block.end(), [](auto n) { return n < 1; }))
+    throw Error(ErrorKind::invalid,
+                "chunks " + to_string(*step.node->options.chunks) + " do not suit " + step.kernel->spec().function +
+                    " over " + to_string(domain) + ": expected " + std::to_string(domain.size()) +
+                    " extents of at least 1",
+                {{"step", step.name}});
+  return block;
+}
+
 Shape block_of(const Draft& draft, const PlannedStep& step) {
   const Shape domain = step.kernel->domain();
-  Shape block;
-  if (step.node->options.chunks) {
-    block = *step.node->options.chunks;
-    const bool right =
-        block.size() == domain.size() && std::all_of(block.begin(), block.end(), [](auto n) { return n >= 1; });
-    if (!right)
-      throw Error(ErrorKind::invalid,
-                  "chunks " + to_string(block) + " do not suit " + step.kernel->spec().function + " over " +
-                      to_string(domain) + ": expected " + std::to_string(domain.size()) + " extents of at least 1",
-                  {{"step", step.name}});
-  } else {
-    std::vector<Shape> chunks;
-    for (const Value& input : step.inputs) chunks.push_back(draft.steps[input.step].chunks[input.output]);
-    block = step.kernel->preferred_block(chunks);
-  }
+  std::vector<Shape> chunks;
+  for (const Value& input : step.inputs) chunks.push_back(draft.steps[input.step].chunks[input.output]);
+  Shape block = step.kernel->preferred_block(chunks);
+  if (step.node->options.chunks) block = wanted_block(step, domain, block);
   const std::vector<bool> whole = step.kernel->whole_axes();
   for (std::size_t axis = 0; axis < block.size(); ++axis)
     if (whole[axis]) block[axis] = domain[axis];

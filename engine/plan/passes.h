@@ -79,17 +79,24 @@ RechunkPlan plan_rechunk(const Shape& shape, const Shape& source_chunks, const S
 // How many times each source element is read when blocks of these extents are read one by one: whole chunks are.
 double read_amplification(const Shape& shape, const Shape& source_chunks, const Shape& block);
 
-// Memory of storage steps for the arrays of a plan.
+// Memory of storage steps for the arrays of a plan. With the program and the extents of its blocks it knows which reads
+// begin at chunk borders, so that no chunk is decoded aside; without, it assumes that none does.
 class PlanIo final : public IoMemory {
  public:
   explicit PlanIo(const Plan& plan) : plan_(plan) {}
+  PlanIo(const Plan& plan, const TaskProgram& program, const Shape& block)
+      : plan_(plan), program_(&program), block_(block) {}
   std::uint64_t read(int array, const BufferDecl& buffer) const override;
   std::uint64_t gather(int array, const BufferDecl& buffer) const override;
   std::uint64_t write(int array, const BufferDecl& buffer) const override;
   std::uint64_t write_piece(int array, const BufferDecl& buffer) const override;
 
  private:
+  bool begins_at_borders(const BufferDecl& buffer, const Shape& shape, const Shape& chunks) const;
+
   const Plan& plan_;
+  const TaskProgram* program_ = nullptr;
+  Shape block_;
 };
 
 // The kernel of such a program: the identity, known to plans alone.

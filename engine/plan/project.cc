@@ -9,9 +9,36 @@
 
 namespace cuboid::passes {
 
+namespace {
+
+// True where every whole chunk of a C-contiguous buffer is one run of its memory, so that none is staged to be written:
+// behind the first axis along which a chunk extends, the buffer is as wide as the chunk.
+bool chunks_are_runs(const Shape& buffer, const Shape& chunk) {
+  std::size_t axis = 0;
+  while (axis < chunk.size() && chunk[axis] == 1) ++axis;
+  for (++axis; axis < chunk.size(); ++axis)
+    if (buffer[axis] != chunk[axis]) return false;
+  return true;
+}
+
+}  // namespace
+
 std::uint64_t PlanIo::read(int array, const BufferDecl& buffer) const {
-  const PlanArray& from = plan_.arrays[array];
-  return from.zarr->read_memory(buffer.extents, false);
+  const ZarrArray& from = *plan_.arrays[array].zarr;
+  return from.read_memory(buffer.extents, begins_at_borders(buffer, from.shape(), from.metadata().chunks));
+}
+
+// Where every op on the way passes its own block on, the boxes read are the blocks (and inner blocks) themselves.
+bool PlanIo::begins_at_borders(const BufferDecl& buffer, const Shape& shape, const Shape& chunks) const {
+  if (!program_ || shape.size() != block_.size()) return false;
+  const ProgramOp* op = &program_->ops[buffer.op];
+  if (!op->merges && !op->kernel->input_is_block(buffer.index)) return false;
+  for (; op->consumer >= 0; op = &program_->ops[op->consumer])
+    if (!program_->ops[op->consumer].kernel->input_is_block(op->input)) return false;
+  for (const Shape* extents : {&block_, &program_->loop_block})
+    for (std::size_t axis = 0; axis < extents->size(); ++axis)
+      if ((*extents)[axis] % chunks[axis] != 0 && (*extents)[axis] < shape[axis]) return false;
+  return true;
 }
 
 std::uint64_t PlanIo::gather(int array, const BufferDecl& buffer) const {
@@ -19,7 +46,10 @@ std::uint64_t PlanIo::gather(int array, const BufferDecl& buffer) const {
   return class_bytes(byte_count(piece, buffer.dtype)) + piece_read_memory(piece, buffer.dtype);
 }
 
-std::uint64_t PlanIo::write(int array, const BufferDecl&) const { return plan_.arrays[array].zarr->write_memory(); }
+std::uint64_t PlanIo::write(int array, const BufferDecl& buffer) const {
+  const ZarrArray& zarr = *plan_.arrays[array].zarr;
+  return zarr.write_memory(chunks_are_runs(buffer.extents, zarr.metadata().write_chunks()));
+}
 
 std::uint64_t PlanIo::write_piece(int, const BufferDecl& buffer) const {
   return piece_write_memory(buffer.extents, buffer.dtype);
@@ -116,7 +146,7 @@ std::uint64_t cap_of(const Plan& plan, const Baselines& baselines, const Stage& 
 
 void project_stage(const Draft& draft, Stage& stage) {
   const Plan& plan = draft.plan;
-  stage.projection = project(stage.program, stage.grid.block(), PlanIo(plan));
+  stage.projection = project(stage.program, stage.grid.block(), PlanIo(plan, stage.program, stage.grid.block()));
   Projection& p = stage.projection;
   // Nobody knows what the call takes: it is given all that one task may have, alone.
   const std::uint64_t cap = cap_of(plan, draft.baselines, stage);
@@ -154,7 +184,8 @@ std::optional<Shape> fitting_block(const Draft& draft, const Stage& stage) {
       if (longest == request.block.size()) return std::nullopt;
       request.block[longest] = (request.block[longest] + 1) / 2;
       // Chunks of the result shrink with the block; the memory of writing them is bounded by that of today's.
-      const Projection p = project(build_program(draft, request), request.block, PlanIo(draft.plan));
+      const TaskProgram program = build_program(draft, request);
+      const Projection p = project(program, request.block, PlanIo(draft.plan, program, request.block));
       if (tasks_at_once(draft.plan.options.budget, draft.baselines, p.peak, stage.isolated, 1) > 0)
         return request.block;
     }

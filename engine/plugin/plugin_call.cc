@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/plugin/host_heap.h"
 #include "engine/plugin/printable.h"
 #include "storage/error.h"
 
@@ -192,8 +193,9 @@ PluginCall::Allocation PluginCall::allocate(std::uint64_t bytes, std::uint64_t a
   }
   if (counted > 0) account_.admit(static_cast<std::size_t>(counted));
   allocation.admitted = static_cast<std::size_t>(counted);
-  if (::posix_memalign(&allocation.heap, static_cast<std::size_t>(std::max<std::uint64_t>(align, sizeof(void*))),
-                       static_cast<std::size_t>(std::max<std::uint64_t>(bytes, 1))) != 0) {
+  allocation.heap = host_heap().allocate(static_cast<std::size_t>(std::max<std::uint64_t>(align, sizeof(void*))),
+                                         static_cast<std::size_t>(std::max<std::uint64_t>(bytes, 1)));
+  if (!allocation.heap) {
     if (counted > 0) account_.release(allocation.admitted);
     throw std::bad_alloc();
   }
@@ -202,7 +204,7 @@ PluginCall::Allocation PluginCall::allocate(std::uint64_t bytes, std::uint64_t a
 
 void PluginCall::free_allocation(Allocation& allocation) {
   allocation.buffer.release();
-  std::free(allocation.heap);
+  if (allocation.heap) host_heap().release(allocation.heap);
   if (allocation.admitted > 0) account_.release(allocation.admitted);
   (allocation.stage == Stage::run ? call_bytes_ : state_bytes_) -= allocation.counted;
 }

@@ -92,6 +92,7 @@ void SiblingStats::add_finished(std::uint64_t peak_u, std::uint64_t declared_u) 
   ++finished;
   worst_finished = std::max(worst_finished, ratio(peak_u, declared_u));
   worst_seen = std::max(worst_seen, worst_finished);
+  above += peak_u > declared_u;
 }
 
 void SiblingStats::add_failed(std::uint64_t peak_u, std::uint64_t declared_u) {
@@ -115,6 +116,7 @@ std::uint64_t first_allowance(const StageLimits& limits, const SiblingStats& sib
   const std::uint64_t learned = scaled(kMargin * siblings.worst_finished, counted(declared));
   if (limits.projection.unknown) return std::min(std::max(learned, kLeastDeclared), std::max(largest, declared));
   if (learned <= declared) return siblings.finished >= kSiblingsToLower ? learned : declared;
+  if (2 * siblings.above <= siblings.finished) return declared;
   return std::min(learned, std::max(largest, declared));
 }
 

@@ -37,6 +37,7 @@ struct SiblingStats {
   std::int64_t finished = 0;
   double worst_finished = 0;  // max of measured u / declared u over finished blocks
   double worst_seen = 0;      // the same, failed attempts included
+  std::int64_t above = 0;     // finished blocks that used more than was declared
 
   // Declared bytes count as at least 1 MiB.
   void add_finished(std::uint64_t peak_u, std::uint64_t declared_u);
@@ -44,8 +45,9 @@ struct SiblingStats {
 };
 
 // The uncertain bytes that a block's first attempt may use. The declared number until 5 siblings have finished; then
-// 1.1 x the worst ratio, which lowers the declared number only from 20 siblings on. Where nothing is declared
-// (`unknown`): everything under the cap until 5 have finished. Raised numbers stay within the cap.
+// 1.1 x the worst ratio, which lowers the declared number only from 20 siblings on, and raises it only where more than
+// half of them used more than was declared: a few crowded blocks grow by themselves, healthy ones keep their size. Where
+// nothing is declared (`unknown`): everything under the cap until 5 have finished. Raised numbers stay within the cap.
 std::uint64_t first_allowance(const StageLimits& limits, const SiblingStats& siblings);
 // True where a first attempt of this stage runs one at a time: nothing is known of its memory yet.
 bool runs_one_at_a_time(const StageLimits& limits, const SiblingStats& siblings);

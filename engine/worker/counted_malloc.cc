@@ -163,4 +163,17 @@ void free(void* memory) {
   errno = saved;
 }
 }
+
+namespace cuboid::counted_malloc {
+void* uncounted_memalign(std::size_t alignment, std::size_t bytes) { return __libc_memalign(alignment, bytes); }
+void uncounted_free(void* memory) { __libc_free(memory); }
+}  // namespace cuboid::counted_malloc
+#else
+namespace cuboid::counted_malloc {
+void* uncounted_memalign(std::size_t alignment, std::size_t bytes) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
+void uncounted_free(void* memory) { free(memory); }
+}  // namespace cuboid::counted_malloc
 #endif

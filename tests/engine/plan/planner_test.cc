@@ -194,6 +194,22 @@ TEST_F(Planner, ReducesWithinABlockInOneStage) {
   EXPECT_EQ(p.arrays[p.stages[0].outputs[0]].chunks, (Shape{256, 256}));
 }
 
+TEST_F(Planner, TakesChunksOfAReductionForItsDomainOrItsResult) {
+  const Array image = input("image", {872, 1000, 3}, {256, 256, 3}, kUint8);
+  for (const Shape& chunks : {Shape{100, 333}, Shape{100, 333, 3}}) {
+    request_.outputs.clear();
+    StepOptions options;
+    options.chunks = chunks;
+    store(call("mean", {image}, {{"axis", std::int64_t{2}}}, "grey", options), "grey.zarr");
+    EXPECT_EQ(plan().stages[0].grid.block(), (Shape{100, 333, 3}));
+  }
+  StepOptions options;
+  options.chunks = Shape{100};
+  request_.outputs.clear();
+  store(call("mean", {image}, {{"axis", std::int64_t{2}}}, "grey", options), "grey.zarr");
+  EXPECT_THAT([&] { plan(); }, ::testing::ThrowsMessage<Error>(HasSubstr("do not suit mean")));
+}
+
 TEST_F(Planner, WritesOutputsDirectlyWhereBlocksHoldTheirChunks) {
   const Array a = input("a", {100, 100}, {50, 50});
   store(call("negative", {a}, {}, "n"), "fits.zarr").chunks = Shape{25, 10};

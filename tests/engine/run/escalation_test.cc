@@ -265,6 +265,16 @@ TEST(Escalation, FirstSizesFollowFinishedSiblings) {
       << "healthy blocks keep their size when another one failed";
 }
 
+TEST(Escalation, AFewCrowdedBlocksDoNotRaiseTheOthers) {
+  const StageLimits limits = limits_of();
+  SiblingStats siblings;
+  for (int n = 0; n < 6; ++n) siblings.add_finished(7 * MiB, 8 * MiB);
+  for (int n = 0; n < 6; ++n) siblings.add_finished(20 * MiB, 8 * MiB);
+  EXPECT_EQ(first_allowance(limits, siblings), 8 * MiB) << "half of them are healthy";
+  siblings.add_finished(20 * MiB, 8 * MiB);
+  EXPECT_NEAR(static_cast<double>(first_allowance(limits, siblings)), 22.0 * MiB, 1.0) << "most of them are not";
+}
+
 TEST(Escalation, LoweringNeedsTwentySiblings) {
   const StageLimits limits = limits_of();
   SiblingStats siblings;

@@ -32,10 +32,11 @@ class FakeKernel final : public Kernel {
     name_ = spec_.function.substr(5);
     OutputSpec output{"0", ArraySpec(kFloat64, std::get<std::vector<std::int64_t>>(spec_.params.at("shape"))), {}};
     if (name_ == "short") output.ragged_axis = 0;
+    if (name_ == "narrow") output.ragged_axis = 1;
     outputs_ = {output};
   }
   std::string identity() const override { return spec_.function; }
-  bool foreign() const override { return name_ != "fill" && name_ != "known" && name_ != "short"; }
+  bool foreign() const override { return name_ != "fill" && name_ != "known"; }
   Shape preferred_block(const std::vector<Shape>&) const override { return domain(); }
   Box input_box(std::size_t, const Box& block) const override { return block; }
   Shape input_extents(std::size_t, const Shape& block) const override { return block; }
@@ -64,7 +65,10 @@ class FakeKernel final : public Kernel {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       call.monitor->progress(0.5);
     }
-    name_ == "short" ? produce_short(call) : fill(call);
+    if (name_ == "short") return produce_short(call);
+    if (name_ == "narrow") return produce_narrow(call);
+    fill(call);
+    if (name_ == "less") call.produced[0][0] = 1;
   }
 
  private:
@@ -93,6 +97,17 @@ class FakeKernel final : public Kernel {
       }
     }
     call.produced[0][0] = std::min(n_, out.shape[0]);
+  }
+
+  void produce_narrow(KernelCall& call) const {
+    const View& out = call.out[0];
+    for (std::int64_t row = 0; row < out.shape[0]; ++row) {
+      for (std::int64_t column = 0; column < n_ && column < out.shape[1]; ++column) {
+        const double value = static_cast<double>(100 * row + column + call.block.origin[1]);
+        std::memcpy(out.data + row * out.strides[0] + column * out.strides[1], &value, sizeof value);
+      }
+    }
+    call.produced[0][1] = std::min(n_, out.shape[1]);
   }
 
   void take(KernelCall& call) const {
@@ -141,14 +156,17 @@ class FakeKernel final : public Kernel {
   std::int64_t n_;
 };
 
+bool is_ragged(const std::string& function) { return function == "fake.short" || function == "fake.narrow"; }
+
 PlanArray output_array(const FakeStage& stage, int index, const std::filesystem::path& folder) {
-  const bool pieces = stage.function == "fake.short";
+  const bool pieces = is_ragged(stage.function);
   PlanArray array;
   array.name = "out" + std::to_string(index);
   array.role = pieces ? PlanArray::Role::pieces : PlanArray::Role::output;
   array.spec = ArraySpec(kFloat64, stage.shape);
   array.chunks = stage.block;
   array.producer = index;
+  array.ragged_axis = stage.function == "fake.narrow" ? 1 : 0;
   array.location = (folder / array.name).string();
   if (pieces) return array;
   ArrayMetadata metadata;
@@ -173,7 +191,7 @@ Stage stage_around(const FakeStage& fake, int index) {
   stage.outputs = {index};
   stage.program.ops = {{fake_kernels().resolve(spec), -1, 0, false}};
   stage.program.buffers = {{BufferDecl::Operand::output, 0, 0, kFloat64, fake.block}};
-  const auto last = fake.function == "fake.short" ? Step::What::write_piece : Step::What::write;
+  const auto last = is_ragged(fake.function) ? Step::What::write_piece : Step::What::write;
   stage.program.steps = {{Step::What::acquire, 0, -1, -1, Phase::map, {}, {}},
                          {Step::What::call, -1, -1, 0, Phase::map, {}, {0}},
                          {last, 0, index, -1, Phase::map, {}, {}},

@@ -24,6 +24,8 @@ namespace cuboid::testing {
 //   fake.chatty    logs "hello from fake.chatty" and prints to standard output
 //   fake.report    reports progress n times, 50 ms apart
 //   fake.short     ragged along axis 0: produces n rows, each row filled with its index + 10 x block
+//   fake.narrow    ragged along axis 1: produces n columns, element (r, c) filled with 100 r + c + first column
+//   fake.less      claims to have produced one row
 class FakeResolver : public KernelResolver {
  public:
   std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const override;
