@@ -14,7 +14,7 @@ def catalogue(folder, image, threshold=30, radius=5, sigma=1.5, colour=True, zar
     step_chunks = {} if chunks is None else {"chunks": list(chunks)}
     steps = {}
     if colour:
-        steps["grey"] = {"call": "mean", "args": ["image"], "params": {"axis": 2}, **step_chunks}
+        steps["grey"] = {"call": "mean", "args": ["image"], "params": {"axis": 2}}
     steps["smooth"] = {"call": "filter.gaussian", "args": ["grey" if colour else "image"], "params": {"sigma": sigma},
                        **step_chunks}
     steps["sources"] = {"call": "sky.sources", "args": ["smooth"], "params": {"threshold": threshold, "radius": radius},

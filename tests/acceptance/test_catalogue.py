@@ -67,8 +67,8 @@ def test_sources_at_borders_of_blocks(tmp_path, seed, dtype):
     rng = np.random.default_rng(seed)
     field = rng.integers(0, 40, (97, 131)).astype(np.float64)
     block, radius = 32, 4
-    for y in range(0, 97, block):
-        for x in range(0, 131, block):
+    for y in range(0, 97, block // 2):
+        for x in range(0, 131, block // 2):
             dy, dx = rng.integers(-radius, radius + 1, 2)
             field[np.clip(y + dy, 0, 96), np.clip(x + dx, 0, 130)] = rng.integers(100, 200)
     field[30:34, 30:34] = 220     # a plateau over four blocks: its first pixel is the source

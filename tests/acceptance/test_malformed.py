@@ -49,9 +49,9 @@ PIPELINES = {
     "too few arguments": (changed("args: [smooth]", "args: «[]»"), ["sources", "sky.sources"]),
     "unknown array": (changed("args: [grey]", "args: [«gray»]"), ["smooth", "gray", "grey"]),
     "a later step": (changed("args: [image]", "args: [«sources»]"), ["grey", "sources"]),
-    "not an output of the step": (changed("args: [grey]", "args: [«grey.values»]"), ["smooth", "grey.values"]),
+    "not an output of the step": (changed("args: [grey]", "args: [«grey.values»]"), ["smooth", "grey", "values"]),
     "no such step to store": (changed("  sources: out", "  «source»: out"), ["source", "sources"]),
-    "an output without a path": (changed("sources: out/sources.zarr", "«sources»: {format: 3}"), ["sources", "path"]),
+    "an output without a path": (changed("sources: out/sources.zarr", "sources: «{format: 3}»"), ["sources", "path"]),
     "a Zarr format that there is not": (
         changed("sources: out/sources.zarr", "sources: {path: out/s.zarr, format: «4»}"), ["format", "4", "2", "3"]),
     "a codec that there is not": (
@@ -172,7 +172,7 @@ def test_file(folder, name):
 
 @pytest.mark.parametrize("arguments, word", [
     (["plam", "pipeline.yaml"], "plam"),
-    (["run"], "FILE"),
+    (["run"], "file"),
     (["run", "pipeline.yaml", "--memroy", "1GiB"], "--memroy"),
     (["run", "pipeline.yaml", "--memory", "12parsecs"], "12parsecs"),
     (["run", "pipeline.yaml", "--workers", "0"], "--workers"),

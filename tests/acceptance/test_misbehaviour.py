@@ -33,7 +33,7 @@ def pipeline(folder, library, function, where=BAD * BLOCK, step=None, **top):
 # function: (exit code, status, words of the message, settings of the step)
 MISBEHAVIOURS = {
     "abort": (5, "failed", ["abort"], {}),
-    "crash": (5, "failed", ["SIGSEGV"], {}),
+    "crash": (5, "failed", ["segmentation fault"], {}),
     "leave": (5, "failed", ["exit"], {}),
     "throw": (5, "failed", ["the sky is falling"], {}),
     "loop": (5, "failed", ["time"], {"timeout": "500ms"}),
