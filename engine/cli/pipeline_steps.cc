@@ -140,7 +140,9 @@ void StepReader::read_step(const YamlNode& key, const YamlNode& value) {
   const std::shared_ptr<const Kernel> kernel = resolve(call);
   const std::size_t rank = kernel->domain().size();
   if (chunks_ && chunks_->size() == rank) call.options.chunks = chunks_;
-  if (call.options.chunks && call.options.chunks->size() != rank)
+  // Those of a reduction may be meant for its result.
+  const std::size_t result_rank = kernel->reduction() ? kernel->outputs()[0].spec.rank() : rank;
+  if (call.options.chunks && call.options.chunks->size() != rank && call.options.chunks->size() != result_rank)
     find_entry(value, "chunks")
         ->fail(call.what + ": chunks: expected " + std::to_string(rank) +
                " extents, one per axis of the step's domain " + to_string(kernel->domain()) + ", got " +

@@ -2,7 +2,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "engine/plugin/host_heap.h"
 #include "engine/plugin/plugin_host.h"
+#include "engine/worker/counted_malloc.h"
 #include "engine/worker/worker.h"
 #include "storage/error.h"
 
@@ -48,4 +50,7 @@ cuboid::Resolvers load_plugins(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return cuboid::worker_main(argc, argv, load_plugins); }
+int main(int argc, char** argv) {
+  cuboid::set_host_heap({cuboid::counted_malloc::uncounted_memalign, cuboid::counted_malloc::uncounted_free});
+  return cuboid::worker_main(argc, argv, load_plugins);
+}
