@@ -135,7 +135,8 @@ bool Coordinator::learn_extents(int index) {
     if (known != facts_.shapes.end() && known->second == shape) continue;
     facts_.shapes[name] = shape;
     learned = true;
-    notify(RunEvent::What::facts, index, -1, 0, to_string(shape));
+    // What an earlier run found out is no news.
+    if (threads_ || workers_) notify(RunEvent::What::facts, index, -1, 0, to_string(shape));
   }
   return learned;
 }

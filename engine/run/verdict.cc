@@ -23,7 +23,7 @@ std::string describe(const ParkedBlock& parked) {
   if (parked.exit_code == 4 && parked.bound) return text + ": " + parked.why;
   if (parked.exit_code == 4) {
     text += " was allowed " + format_size(parked.allowed);
-    if (parked.needed > 0)
+    if (parked.needed > parked.allowed)
       text += " and needed at least " + format_size(parked.needed);
     else if (parked.peak > 0)
       text += " and had taken " + format_size(parked.peak);
