@@ -34,6 +34,8 @@ class Zstd final : public CodecStage {
     if (!context) throw_encode_failed("zstd", "its workspace is too small");
     ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level_);
     ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, checksum_ ? 1 : 0);
+    // Off in a static context unless asked for; numcodecs before 0.16 reads no frame without it.
+    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 1);
     const std::size_t length = ZSTD_compress2(context, to.data(), to.size(), from.data(), from.size());
     if (ZSTD_isError(length)) throw_encode_failed("zstd", ZSTD_getErrorName(length));
     return length;
