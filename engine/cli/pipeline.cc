@@ -75,7 +75,7 @@ OutputRequest read_output(const YamlNode& key, const YamlNode& value, const std:
     value.fail(what + ": expected a path, or a map with the key path, got " + value.describe());
   check_keys(value, {"path", "chunks", "format", "codecs", "shards", "overwrite"}, what);
   const YamlNode* path = find_entry(value, "path");
-  if (!path) key.fail(what + ": the key 'path' is missing");
+  if (!path) value.fail(what + ": the key 'path' is missing");
   output.path = resolve_path(directory, string_value(*path, what + ": path"));
   const std::size_t rank = output.array.spec().rank();
   const auto extents = [&](const char* name) -> std::optional<Shape> {

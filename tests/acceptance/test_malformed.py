@@ -172,7 +172,7 @@ def test_file(folder, name):
 
 @pytest.mark.parametrize("arguments, word", [
     (["plam", "pipeline.yaml"], "plam"),
-    (["run"], "file"),
+    (["run"], "FILE"),
     (["run", "pipeline.yaml", "--memroy", "1GiB"], "--memroy"),
     (["run", "pipeline.yaml", "--memory", "12parsecs"], "12parsecs"),
     (["run", "pipeline.yaml", "--workers", "0"], "--workers"),

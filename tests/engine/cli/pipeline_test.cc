@@ -288,7 +288,7 @@ TEST_F(PipelineFile, FaultsOfStepsNamePlaceWordAndRemedy) {
 TEST_F(PipelineFile, FaultsOfOutputsNamePlaceWordAndRemedy) {
   const FaultCase cases[] = {
       {"5", "p.yaml:4:6: store 's': expected a path, or a map with the key path, got 5"},
-      {"{format: 3}", "p.yaml:4:3: store 's': the key 'path' is missing"},
+      {"{format: 3}", "p.yaml:4:6: store 's': the key 'path' is missing"},
       {"{path: o.zarr, chunk: [1]}", "p.yaml:4:21: store 's': unknown key 'chunk', did you mean 'chunks'?"},
       {"{path: o.zarr, chunks: [1]}", "p.yaml:4:29: store 's': chunks: expected 3 extents, one per axis, got 1"},
       {"{path: o.zarr, format: 4}", "p.yaml:4:29: store 's': format: expected 2 or 3, got 4"},
