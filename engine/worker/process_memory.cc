@@ -41,7 +41,7 @@ std::uint64_t field(std::string_view text, std::string_view name) {
 Status status() {
   std::array<char, 4096> memory;
   const std::string_view text = read_file("/proc/self/status", memory);
-  return {field(text, "\nVmHWM:"), field(text, "\nVmRSS:"), field(text, "\nVmData:")};
+  return {field(text, "\nVmHWM:"), field(text, "\nVmRSS:"), field(text, "\nRssFile:"), field(text, "\nVmData:")};
 }
 
 void reset_peak() {

@@ -8,6 +8,7 @@ struct Status {
   std::uint64_t peak_resident =
       0;                       // VmHWM: since start, or since reset_peak(). ru_maxrss inherits the parent's and lies
   std::uint64_t resident = 0;  // VmRSS
+  std::uint64_t mapped = 0;    // RssFile: pages of files in it, mostly code
   std::uint64_t data = 0;      // VmData: what RLIMIT_DATA limits
 };
 Status status();

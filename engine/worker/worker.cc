@@ -94,6 +94,7 @@ class Worker {
   void run_on(const Plan& plan, const protocol::Task& task, TaskEvent& event) {
     process_memory::reset_peak();
     const process_memory::Status before = process_memory::status();
+    const std::uint64_t kept = pool::held_bytes();
     const std::uint64_t floor = before.data - std::min<std::uint64_t>(before.data, pool::held_bytes());
     WorkerTask surroundings(channel_, task.order, floor);
     try {
@@ -110,16 +111,20 @@ class Worker {
         event.needed = *surroundings.refused();
       }
     }
-    event.peak = peak_above(before, surroundings.account());
+    event.peak = peak_above(before, kept, surroundings.account());
   }
 
-  // The rise of the process's peak above what it takes without tasks. What the pool kept from earlier tasks and this
-  // one never used is no part of it: this account never held as much as the pool does.
-  static std::uint64_t peak_above(const process_memory::Status& before, const MemoryAccount& account) {
+  // The rise of the process's peak above what it takes without tasks: what the pool had kept before is the task's. What
+  // the pool kept from earlier tasks and this one never used is no part of it: this account never held as much as the
+  // pool does. Nor are pages of code that the task was the first to run: they are the process's, shared with the other
+  // workers.
+  static std::uint64_t peak_above(const process_memory::Status& before, std::uint64_t kept,
+                                  const MemoryAccount& account) {
     const std::uint64_t unused = pool::held_bytes() - std::min(pool::held_bytes(), account.peak());
-    const std::uint64_t peak = process_memory::status().peak_resident;
-    const std::uint64_t floor = before.resident - std::min<std::uint64_t>(before.resident, pool::held_bytes());
-    return peak - std::min(peak, floor + unused);
+    const process_memory::Status after = process_memory::status();
+    const std::uint64_t code = after.mapped - std::min(after.mapped, before.mapped);
+    const std::uint64_t floor = before.resident - std::min(before.resident, kept);
+    return after.peak_resident - std::min(after.peak_resident, floor + unused + code);
   }
 
   std::uint64_t baseline() const {
