@@ -38,7 +38,7 @@ struct Crowd {
           .halo("y", "4*stamp + radius")  // two overlaps away, and the window of a peak there
           .halo("x", "4*stamp + radius")
           .modes("clip")
-          .call_bytes("32768 + (y+2*halo_y)*(x+2*halo_x)/1040 * 4*8*(2*stamp+1)*(2*stamp+1)", guess)
+          .call_bytes("32768 + (y+2*halo_y)*(x+2*halo_x)/1000 * 4*8*(2*stamp+1)*(2*stamp+1)", guess)
           .outside_bytes("0", exact)
           .output("sources", Delivery::trim, "ceil(y*x/1000)")
           .flags(pure | reentrant | fork_safe);

@@ -79,7 +79,8 @@ def test_misbehaviour(tmp_path, library, function, workers):
     if function in ("acquire_guess", "malloc"):
         again = cuboid("run", path, "--on-exceed", "grow", "--json")
         assert again.total("tasks_reused") == sum(stage["tasks_done"] for stage in report["stages"])
-        assert max(stage["allowed_bytes"] for stage in again.json["stages"]) >= 96 * MIB
+        # The first mebibyte of malloc is the process's own.
+        assert max(stage["allowed_bytes"] for stage in again.json["stages"]) >= 95 * MIB
         np.testing.assert_array_equal(arrays.read(tmp_path / "out/after.zarr"), x + 1)
 
 

@@ -33,7 +33,7 @@ TEST(CrowdExample, SomeBlocksNeedMoreThanTheGuess) {
       const auto report = test_host::run<Crowd>({block}, kParams);
       ASSERT_EQ(report.status, CUBOID_OK) << report.message;
       const double area = double(y1 - y + 100) * double(x1 - x + 100);
-      const auto declared = std::uint64_t(32768 + area / 1040 * 4 * 8 * 25 * 25);
+      const auto declared = std::uint64_t(32768 + area / 1000 * 4 * 8 * 25 * 25);
       ++(report.peak > declared ? crowded : ordinary);
     }
   EXPECT_EQ(ordinary, 16);
