@@ -53,6 +53,8 @@ class Store {
   }
   virtual void erase(std::string_view key) = 0;            // no fault where there is none
   virtual void erase_prefix(std::string_view prefix) = 0;  // everything at or below a folder ("" is the whole store)
+  // Removes what puts whose writer was killed left at or below a folder. Only while nobody else writes there.
+  virtual void erase_unfinished(std::string_view /*prefix*/) {}
 
   // Every key at or below the folder `prefix`, with its stamp, in one pass, in no particular order. Temporary files of
   // unfinished puts are not seen. `foo` never matches `foobar`.

@@ -254,6 +254,22 @@ class FileStore final : public Store {
     if (error && error.value() != ENOENT) throw_errno(path, "removing it", error.value());
   }
 
+  void erase_unfinished(std::string_view prefix) override {
+    check_prefix(prefix);
+    std::error_code error;
+    const std::string path = folder_of(prefix);
+    std::filesystem::recursive_directory_iterator it(path, error), end;
+    while (!error && it != end) {
+      const std::filesystem::path entry = it->path();
+      const bool unfinished = entry.filename().native().starts_with(kTemporaryPrefix) && it->is_regular_file(error);
+      if (!error) it.increment(error);
+      std::error_code removal;
+      if (unfinished) std::filesystem::remove(entry, removal);
+      if (removal) throw_errno(entry.string(), "removing it", removal.value());
+    }
+    if (error && error.value() != ENOENT) throw_errno(path, "looking for unfinished files", error.value());
+  }
+
   void list(std::string_view prefix, const std::function<void(std::string_view, const Stamp&)>& each) const override {
     check_prefix(prefix);
     std::string key(prefix);

@@ -51,12 +51,11 @@ WhatIf parse_what_if(const std::string& text) {
 // What an earlier run in this directory made may be there, and fixes the plan's shape.
 void remember_earlier_run(PlanRequest& request, const Resolvers& resolvers) {
   const std::string& run_dir = request.options.run_dir;
-  std::error_code ignored;
-  if (!std::filesystem::exists(Journal::path_in(run_dir), ignored)) return;
   try {
     for (const JournalOutput& output : Journal(run_dir, Journal::Mode::read).outputs())
       request.options.own_outputs.push_back(output.location);
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::not_found) return;
     throw Error(ErrorKind::invalid, error.message(), error.context());
   }
   request.earlier = read_plan(run_dir, resolvers);

@@ -246,9 +246,10 @@ struct Journal::State {
 Journal::Journal(const std::string& run_dir, Mode mode, bool durable) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.path = path_in(run_dir);
-  const bool exists = std::filesystem::exists(s.path);
-  if (mode == Mode::read && !exists)
+  const auto throw_none = [&] {
     throw Error(ErrorKind::not_found, run_dir + " holds no journal: it is no run directory, or nothing ran in it yet");
+  };
+  if (mode == Mode::read && !std::filesystem::exists(s.path)) throw_none();
   int code = sqlite3_open_v2(
       s.path.c_str(), &s.db,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (mode == Mode::create ? SQLITE_OPEN_CREATE : 0), nullptr);
@@ -256,7 +257,10 @@ Journal::Journal(const std::string& run_dir, Mode mode, bool durable) : state_(s
   sqlite3_busy_timeout(s.db, kBeginTimeoutMs);
   const std::int64_t version = s.pragma("PRAGMA user_version");
   const std::int64_t application = s.pragma("PRAGMA application_id");
-  if (mode == Mode::create && version == 0 && application == 0 && s.pragma("SELECT count(*) FROM sqlite_schema") == 0) {
+  // Empty: the file is new, or whoever made it was killed before its first commit.
+  const bool empty = version == 0 && application == 0 && s.pragma("SELECT count(*) FROM sqlite_schema") == 0;
+  if (empty && mode == Mode::read) throw_none();
+  if (empty) {
     s.execute("BEGIN IMMEDIATE");
     s.execute(kSchema);
     s.execute(("PRAGMA user_version=" + std::to_string(kVersion)).c_str());

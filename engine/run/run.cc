@@ -29,6 +29,7 @@ Remembered remember(const std::string& run_dir, bool fresh) {
     remembered.outputs = journal.outputs();
     remembered.bounds = journal.bounds();
   } catch (Error& error) {
+    if (error.kind() == ErrorKind::not_found) return Remembered{};
     if (fresh && error.kind() == ErrorKind::corrupt) return remembered;
     throw Error(ErrorKind::invalid, error.message(), error.context());
   }

@@ -119,6 +119,8 @@ void prepare_output(const PlanArray& array, Journal& journal) {
 }
 
 void publish_output(const PlanArray& array, Journal& journal, bool durable) {
+  // A worker, or an earlier run, may have been killed in the middle of a chunk.
+  array.zarr->mutable_store().erase_unfinished(array.zarr->path());
   array.zarr->publish(durable);
   journal.set_output({array.location, metadata_fingerprint(array.zarr->metadata()), true});
   commit(journal);

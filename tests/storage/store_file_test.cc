@@ -101,6 +101,20 @@ TEST_F(FileStoreTest, leftovers_of_unfinished_puts_are_invisible_and_no_obstacle
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
+TEST_F(FileStoreTest, unfinished_puts_are_erased_where_asked_and_nothing_else_is) {
+  fs::create_directories(folder_ / "a/b");
+  fs::create_directories(folder_ / "c");
+  for (const char* name : {"a/.cuboid-put-0-1", "a/b/.cuboid-put-0-2", "c/.cuboid-put-0-3"})
+    std::ofstream(folder_ / name) << "half a val";
+  store_->put("a/b/k", bytes_of("x"));
+  store_->erase_unfinished("a");
+  EXPECT_FALSE(fs::exists(folder_ / "a/.cuboid-put-0-1"));
+  EXPECT_FALSE(fs::exists(folder_ / "a/b/.cuboid-put-0-2"));
+  EXPECT_TRUE(fs::exists(folder_ / "c/.cuboid-put-0-3"));
+  EXPECT_THAT(store_->list_dir("a/b"), ElementsAre("k"));
+  store_->erase_unfinished("nowhere");
+}
+
 TEST_F(FileStoreTest, a_failed_put_leaves_nothing_and_harms_nothing) {
   fs::create_directories(folder_ / "k/full");
   io_message([&] { store_->put("k", bytes_of("x")); });

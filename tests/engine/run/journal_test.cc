@@ -188,6 +188,17 @@ TEST_F(JournalTest, ReadingNeedsAJournal) {
   }
 }
 
+TEST_F(JournalTest, AFileWhoseMakerWasKilledBeforeItsFirstCommitIsNoJournalYet) {
+  std::ofstream(Journal::path_in(dir_)).close();
+  try {
+    open(Journal::Mode::read);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::not_found);
+  }
+  EXPECT_TRUE(open(Journal::Mode::create).stages().empty());
+}
+
 TEST_F(JournalTest, CommittedRowsSurviveAKill) {
   for (int round = 0; round < 10; ++round) {
     int pipe_ends[2];
