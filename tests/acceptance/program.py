@@ -1,5 +1,7 @@
 """The program `cuboid` as a user meets it: commands, pipeline files, directory trees, process trees."""
+import ctypes
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -40,12 +42,50 @@ def environment(**extra):
 
 def start(*arguments, cwd=None, env=None, **options):
     return subprocess.Popen([str(CUBOID), *map(str, arguments)], cwd=cwd, env=environment(**(env or {})),
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                            **{"stderr": subprocess.PIPE, **options})
 
 
 def finish(process, timeout=300):
     out, err = process.communicate(timeout=timeout)
     return Outcome(process.returncode, out, err)
+
+
+class LineByLine:
+    """A pipe for what a program writes, a line at a write: it waits before each line until the one before was taken, so
+    that what a line announces has been begun and nothing that later ones announce has happened yet."""
+
+    def __init__(self):
+        self.reader, self.writer = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)  # each write is a packet of its own
+        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, 4096)  # room for one
+        self._copy = os.pipe2(os.O_CLOEXEC)
+        self._rest = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.writer is not None:
+            os.close(self.writer)
+        if self._rest:
+            self._rest.join()
+        for descriptor in (self.reader, *self._copy):
+            os.close(descriptor)
+
+    def __iter__(self):
+        """The program must have been started."""
+        os.close(self.writer)
+        self.writer = None
+        tee = ctypes.CDLL(None, use_errno=True).tee
+        while (length := tee(self.reader, self._copy[1], 4096, 0)) > 0:  # seen, and still in the pipe
+            yield os.read(self._copy[0], length).decode()
+            os.read(self.reader, 4096)
+        assert length == 0, os.strerror(ctypes.get_errno())
+
+    def pass_on(self):
+        """Takes all further lines as they come."""
+        self._rest = threading.Thread(target=lambda: all(iter(lambda: os.read(self.reader, 4096), b"")))
+        self._rest.start()
 
 
 def cuboid(*arguments, expect=0, cwd=None, env=None, timeout=300):
