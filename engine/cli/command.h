@@ -69,9 +69,16 @@ int functions_command(const FunctionsCommand& command);
 struct PluginCommand {
   CommonFlags common;
   std::string library;
+  std::string function, data;       // check, measure
+  std::uint64_t seed = 1;           // check, measure
+  std::vector<std::string> params;  // measure: "name=value"
+  std::string directory;            // new
 };
 int plugin_list_command(const PluginCommand& command);
 int plugin_show_command(const PluginCommand& command);
+int plugin_check_command(const PluginCommand& command);
+int plugin_measure_command(const PluginCommand& command);
+int plugin_new_command(const PluginCommand& command);
 
 struct ArrayCommand {
   CommonFlags common;

@@ -16,7 +16,7 @@ struct CommandLine {
   RunCommand run;
   ReportCommand report;
   FunctionsCommand functions;
-  PluginCommand plugin_list, plugin_show;
+  PluginCommand plugin_list, plugin_show, plugin_check, plugin_measure, plugin_new;
   ArrayCommand info, ls, cat, copy, codecs;
   std::vector<std::string> worker_arguments;
 };
@@ -109,6 +109,13 @@ void add_functions(CLI::App& app, FunctionsCommand& command, int& exit) {
   verb->callback([&] { exit = functions_command(command); });
 }
 
+void add_trials(CLI::App* verb, PluginCommand& command) {
+  verb->add_option("--data", command.data, "A Zarr array whose middle is used as first argument where it suits")
+      ->type_name("ARRAY");
+  verb->add_option("--seed", command.seed, "Of the sample data: the same seed, the same calls")->type_name("N");
+  add_json(verb, command.common);
+}
+
 void add_plugin(CLI::App& app, CommandLine& line, int& exit) {
   auto* group = app.add_subcommand("plugin", "What plugins there are and what they promise");
   group->require_subcommand(1);
@@ -122,6 +129,29 @@ void add_plugin(CLI::App& app, CommandLine& line, int& exit) {
   add_json(show, line.plugin_show.common);
   show->footer("Example:\n  cuboid plugin show sky");
   show->callback([&] { exit = plugin_show_command(line.plugin_show); });
+  auto* check = group->add_subcommand("check", "Prove what a plugin promises, each promise in a process of its own");
+  check->add_option("LIB", line.plugin_check.library, "A library, by path or name")->required()->type_name("");
+  add_trials(check, line.plugin_check);
+  check->footer("Example:\n  cuboid plugin check build/libdemo.so --seed 7");
+  check->callback([&] { exit = plugin_check_command(line.plugin_check); });
+  auto* measure = group->add_subcommand("measure", "Measure what calls take, and the formula that covers it");
+  measure->add_option("LIB", line.plugin_measure.library, "A library, by path or name")->required()->type_name("");
+  measure->add_option("--function", line.plugin_measure.function, "The function (default: all of the library)")
+      ->type_name("NAME");
+  measure->add_option("--param", line.plugin_measure.params, "A parameter to hold fixed; may be given several times")
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->take_all();
+  add_trials(measure, line.plugin_measure);
+  measure->footer("Example:\n  cuboid plugin measure build/libdemo.so --function demo.above");
+  measure->callback([&] { exit = plugin_measure_command(line.plugin_measure); });
+  auto* fresh = group->add_subcommand("new", "A fresh plugin project: function, build, test, README and a copy of the SDK");
+  fresh->add_option("DIR", line.plugin_new.directory, "Where; its last part becomes the plugin's name")
+      ->required()
+      ->type_name("");
+  add_json(fresh, line.plugin_new.common);
+  fresh->footer("Example:\n  cuboid plugin new demo && cmake -S demo -B demo/build && cmake --build demo/build");
+  fresh->callback([&] { exit = plugin_new_command(line.plugin_new); });
   group->footer("Example:\n  cuboid plugin list");
 }
 

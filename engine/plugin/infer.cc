@@ -54,6 +54,11 @@ InferAnswer::Bytes read_bytes(const std::string& id, std::uint64_t bytes, std::u
 }  // namespace
 
 InferAnswer call_infer(const PluginLibrary& library, std::size_t function, const InferAsk& ask) {
+  return call_infer_watched(library, function, ask, [](const std::function<void()>& infer) { infer(); });
+}
+
+InferAnswer call_infer_watched(const PluginLibrary& library, std::size_t function, const InferAsk& ask,
+                               const AroundInfer& around) {
   const std::string& id = library.manifest().functions[function].id;
   const cuboid_fn& fn = library.function(function);
   if (!fn.infer) wrong(id, "does not exist");
@@ -86,8 +91,9 @@ InferAnswer call_infer(const PluginLibrary& library, std::size_t function, const
   answer.size = sizeof answer;
   answer.out = out.data();
   cuboid_status status = CUBOID_OK;
+  const std::function<void()> infer = [&] { status = fn.infer(&question, &answer); };
   try {
-    status = fn.infer(&question, &answer);
+    around(infer);
   } catch (...) {
     wrong(id, "let an exception escape");
   }

@@ -39,5 +39,9 @@ using Inference = std::function<InferAnswer(const PluginLibrary& library, std::s
 // Loads the library and asks it in this process. Throws Error{invalid} where the plugin refuses the ask, Error{plugin}
 // where it cannot be loaded or its answer makes no sense.
 InferAnswer call_infer(const PluginLibrary& library, std::size_t function, const InferAsk& ask);
+// The same for those who watch the plugin's code: `around` runs it.
+using AroundInfer = std::function<void(const std::function<void()>& infer)>;
+InferAnswer call_infer_watched(const PluginLibrary& library, std::size_t function, const InferAsk& ask,
+                               const AroundInfer& around);
 
 }  // namespace cuboid

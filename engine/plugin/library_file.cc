@@ -169,6 +169,30 @@ std::optional<ManifestBlob> read_manifest_section(const LibraryFile& file) {
   return found;
 }
 
+std::vector<std::string> exported_symbols(const LibraryFile& file) {
+  std::vector<std::string> names;
+  const std::optional<Elf64_Ehdr> header = read_header(file);
+  const std::optional<SectionTable> table = header ? section_table(file, *header) : std::nullopt;
+  if (!table) return names;
+  for (std::uint64_t index = 0; index < table->count; ++index) {
+    const Elf64_Shdr section = read_section(file, *table, index);
+    if (section.sh_type != SHT_DYNSYM) continue;
+    if (section.sh_link >= table->count || section.sh_size > file.size()) file.fail("has a damaged table of symbols");
+    const Elf64_Shdr strings = read_section(file, *table, section.sh_link);
+    const std::string text = file.read_text(strings.sh_offset, strings.sh_size, "names of symbols");
+    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol{};
+      file.read(section.sh_offset + at, &symbol, sizeof symbol, "symbol");
+      const bool local = ELF64_ST_BIND(symbol.st_info) == STB_LOCAL;
+      const bool hidden = ELF64_ST_VISIBILITY(symbol.st_other) != STV_DEFAULT;
+      if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS || local || hidden) continue;
+      if (symbol.st_name >= text.size()) file.fail("has a damaged table of symbols");
+      names.emplace_back(text.c_str() + symbol.st_name);
+    }
+  }
+  return names;
+}
+
 std::string hash_files(const std::vector<const LibraryFile*>& files) {
   sha256_ctx context;
   sha256_init(&context);

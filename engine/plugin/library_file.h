@@ -38,6 +38,10 @@ struct ManifestBlob {
 // section. Throws Error{plugin} for another class, byte order or machine, and for a damaged file or section.
 std::optional<ManifestBlob> read_manifest_section(const LibraryFile& file);
 
+// The names that an ELF64 library offers to others: defined, global or weak, of default visibility; empty where it is no
+// ELF file. Throws Error{plugin} for a damaged file.
+std::vector<std::string> exported_symbols(const LibraryFile& file);
+
 // SHA-256 over the files' contents, in order; 64 hex digits.
 std::string hash_files(const std::vector<const LibraryFile*>& files);
 

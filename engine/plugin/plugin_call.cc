@@ -6,6 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/printable.h"
 #include "storage/error.h"
@@ -19,6 +23,15 @@ constexpr std::uint64_t kMaxAlign = 4096;
 // As the manifest counts a request: in multiples of 64, plus the alignment where more than 64 was asked for.
 std::uint64_t counted_bytes(std::uint64_t bytes, std::uint64_t align) {
   return (bytes + 63) / 64 * 64 + (bytes > 0 && align > 64 ? align : 0);
+}
+
+// The modes of the floating-point unit, without the flags that arithmetic raises.
+unsigned floating_point_modes() {
+#ifdef __SSE2__
+  return _mm_getcsr() & ~0x3fu;
+#else
+  return static_cast<unsigned>(std::fegetround());
+#endif
 }
 
 // Text of a plugin, for messages.
@@ -38,7 +51,7 @@ std::string status_name(cuboid_status status) {
 
 PluginCall::PluginCall(const FunctionManifest& function, MemoryAccount& account, CallMonitor& monitor,
                        CallPromises promises)
-    : function_(function), account_(account), monitor_(monitor), promises_(promises) {}
+    : function_(function), account_(account), monitor_(monitor), probe_(dynamic_cast<CallProbe*>(&monitor)), promises_(promises) {}
 
 PluginCall::~PluginCall() {
   for (auto& [memory, allocation] : live_) free_allocation(allocation);
@@ -109,6 +122,7 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
   // A rounding or flush-to-zero mode that a plugin left behind would change other functions' results on this thread.
   std::fenv_t floating_point;
   std::fegetenv(&floating_point);
+  const unsigned modes = floating_point_modes();
   try {
     status = body(&call_);
   } catch (const std::bad_alloc&) {
@@ -121,6 +135,9 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
     escaped_ = "of an unknown type ";
     status = CUBOID_E_THROWN;
   }
+  if (probe_ && floating_point_modes() != modes)
+    probe_->broke(CallProbe::Promise::rounding, "left another rounding mode, or another treatment of tiny numbers");
+  if (probe_) probe_->returned(status);
   std::fesetenv(&floating_point);
   if (status_ == CUBOID_OK) status_ = status;
   free_leftovers(stage);
@@ -157,10 +174,15 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
   const std::uint64_t counted = counted_bytes(bytes, align);
   std::uint64_t& held = of_state ? state_bytes_ : call_bytes_;
   const auto& promised = of_state ? promises_.state_bytes : promises_.call_bytes;
-  if (promised && held + counted > *promised)
-    return break_promise(CUBOID_E_BUDGET, "took " + format_size(held + counted) + " through the host (for " + what +
-                                              "), its manifest promises at most " + format_size(*promised) +
-                                              (of_state ? " of state_bytes" : " of call_bytes"));
+  if (probe_ && !probe_->admits(counted)) return refuse(what, bytes);
+  if (promised && held + counted > *promised) {
+    const auto status =
+        break_promise(of_state ? CallProbe::Promise::state_bytes : CallProbe::Promise::call_bytes, CUBOID_E_BUDGET,
+                      "took " + format_size(held + counted) + " through the host (for " + what +
+                          "), its manifest promises at most " + format_size(*promised) +
+                          (of_state ? " of state_bytes" : " of call_bytes"));
+    if (status != CUBOID_OK) return status;
+  }
   try {
     Allocation allocation = allocate(bytes, align);
     allocation.counted = counted;
@@ -173,6 +195,7 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
     }
     live_.emplace(memory, std::move(allocation));
     held += counted;
+    if (probe_) probe_->holds(call_bytes_, state_bytes_, outside_bytes_);
     *out = memory;
     return CUBOID_OK;
   } catch (const Error& error) {
@@ -236,9 +259,10 @@ void PluginCall::free_leftovers(Stage stage) {
     free_allocation(allocation);
     entry = live_.erase(entry);
   }
-  if (pieces > 0)
-    monitor_.log(2, function_.id + " did not release " + std::to_string(pieces) + " piece(s) of memory, " +
-                        format_size(leaked) + "; the host freed them");
+  if (pieces == 0) return;
+  const std::string what = "did not release " + std::to_string(pieces) + " piece(s) of memory, " + format_size(leaked);
+  monitor_.log(2, function_.id + " " + what + "; the host freed them");
+  if (probe_) probe_->broke(CallProbe::Promise::release, what);
 }
 
 cuboid_status PluginCall::charge(std::int64_t delta) {
@@ -250,13 +274,17 @@ cuboid_status PluginCall::charge(std::int64_t delta) {
     return CUBOID_OK;
   }
   const auto more = static_cast<std::uint64_t>(delta);
-  if (promises_.outside_bytes && outside_bytes_ + more > *promises_.outside_bytes)
-    return break_promise(CUBOID_E_BUDGET, "declared " + format_size(outside_bytes_ + more) +
-                                              " outside the host, its manifest promises at most " +
-                                              format_size(*promises_.outside_bytes) + " of outside_bytes");
+  if (promises_.outside_bytes && outside_bytes_ + more > *promises_.outside_bytes) {
+    const auto status = break_promise(CallProbe::Promise::outside_bytes, CUBOID_E_BUDGET,
+                                      "declared " + format_size(outside_bytes_ + more) +
+                                          " outside the host, its manifest promises at most " +
+                                          format_size(*promises_.outside_bytes) + " of outside_bytes");
+    if (status != CUBOID_OK) return status;
+  }
   try {
     if (more > 0) account_.admit(static_cast<std::size_t>(more));
     outside_bytes_ += more;
+    if (probe_) probe_->holds(call_bytes_, state_bytes_, outside_bytes_);
     return CUBOID_OK;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::over_budget) return refuse("memory outside the host", more);
@@ -275,7 +303,8 @@ cuboid_status PluginCall::refuse(const std::string& what, std::uint64_t bytes) {
   return CUBOID_E_BUDGET;
 }
 
-cuboid_status PluginCall::break_promise(cuboid_status status, const std::string& what) {
+cuboid_status PluginCall::break_promise(CallProbe::Promise promise, cuboid_status status, const std::string& what) {
+  if (probe_) return probe_->broke(promise, what), CUBOID_OK;
   if (promise_.empty()) promise_ = what;
   return status;
 }
@@ -320,13 +349,16 @@ cuboid_status PluginCall::check_extents(OutputState& state, std::uint32_t k, con
 }
 
 cuboid_status PluginCall::check_rows(OutputState& state, std::uint32_t k, std::int64_t rows) {
-  if (rows <= state.given.data.shape[0]) return CUBOID_OK;
-  if (!bound_ || bound_->output != k || bound_->needed < rows) bound_ = BoundExceeded{k, rows};
-  if (state.given.promised_rows && rows > *state.given.promised_rows)
-    return break_promise(CUBOID_E_BOUND, "gave " + std::to_string(rows) + " along axis 0 of output " +
-                                             function_.signature.outputs[k].name + ", its manifest promises at most " +
-                                             std::to_string(*state.given.promised_rows));
-  return CUBOID_E_BOUND;
+  const bool fits = rows <= state.given.data.shape[0];
+  if (!fits && (!bound_ || bound_->output != k || bound_->needed < rows)) bound_ = BoundExceeded{k, rows};
+  if (state.given.promised_rows && rows > *state.given.promised_rows) {
+    const auto status = break_promise(CallProbe::Promise::rows, CUBOID_E_BOUND,
+                                      "gave " + std::to_string(rows) + " along axis 0 of output " +
+                                          function_.signature.outputs[k].name + ", its manifest promises at most " +
+                                          std::to_string(*state.given.promised_rows));
+    if (status != CUBOID_OK) return status;
+  }
+  return fits ? CUBOID_OK : CUBOID_E_BOUND;
 }
 
 // Lets the plugin see the leading rows of an output's buffer.
@@ -381,10 +413,13 @@ cuboid_status PluginCall::push(std::uint32_t k, const cuboid_view* slab) {
     return misuse("push to output " + function_.signature.outputs[k].name + " of a slab with another rank or type");
   const Shape shape(slab->shape, slab->shape + slab->rank);
   if (shape[0] > static_cast<std::int64_t>(Expression::kMaxValue)) return misuse("push of a slab beyond 2^53");
-  if (state->given.promised_slab && shape[0] > *state->given.promised_slab)
-    return break_promise(CUBOID_E_BOUND, "pushed a slab of " + std::to_string(shape[0]) + " to output " +
-                                             function_.signature.outputs[k].name + ", its manifest promises at most " +
-                                             std::to_string(*state->given.promised_slab));
+  if (state->given.promised_slab && shape[0] > *state->given.promised_slab) {
+    const auto status = break_promise(CallProbe::Promise::slab, CUBOID_E_BOUND,
+                                      "pushed a slab of " + std::to_string(shape[0]) + " to output " +
+                                          function_.signature.outputs[k].name + ", its manifest promises at most " +
+                                          std::to_string(*state->given.promised_slab));
+    if (status != CUBOID_OK) return status;
+  }
   Shape all = shape;
   all[0] = shape[0] < 0 ? -1 : state->wanted + shape[0];
   if (shape[0] >= 0) state->wanted += shape[0];

@@ -17,6 +17,7 @@
 
 #include "engine/expr/kernel.h"
 #include "engine/plugin/abi_values.h"
+#include "engine/plugin/call_probe.h"
 #include "engine/plugin/manifest.h"
 #include "engine/plugin/plugin_library.h"
 
@@ -108,7 +109,8 @@ class PluginCall {
   void free_allocation(Allocation& allocation);
   void free_leftovers(Stage stage);
   cuboid_status refuse(const std::string& what, std::uint64_t bytes);
-  cuboid_status break_promise(cuboid_status status, const std::string& what);
+  // CUBOID_OK where the call goes on all the same.
+  cuboid_status break_promise(CallProbe::Promise promise, cuboid_status status, const std::string& what);
   cuboid_status misuse(const std::string& what);
   OutputState* output(std::uint32_t k, const char* service, std::initializer_list<Delivery> allowed);
   cuboid_status check_extents(OutputState& state, std::uint32_t k, const std::int64_t* extents, const char* service);
@@ -121,6 +123,7 @@ class PluginCall {
   const FunctionManifest& function_;
   MemoryAccount& account_;
   CallMonitor& monitor_;
+  CallProbe* const probe_;  // the monitor, where it is one
   const CallPromises promises_;
   cuboid_call call_{};
   Stage stage_ = Stage::run;

@@ -310,7 +310,7 @@ void WorkerExecutor::hear(Worker& worker, const protocol::FrameReader::Frame& fr
     events.push_back(std::move(event));
   } else if (frame.type == Type::log) {
     events.push_back(event_of(worker, TaskEvent::What::log));
-    events.back().text = protocol::decode_log(frame.payload);
+    events.back().text = protocol::decode_text(frame.payload);
   }
 }
 

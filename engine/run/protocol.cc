@@ -289,14 +289,15 @@ Growth decode_growth(std::span<const char> payload) {
   return growth;
 }
 
-std::string encode_log(const std::string& text) {
-  constexpr std::size_t kLongest = 64u << 10;  // a plugin's log line must not fill the coordinator
-  Encoder to(Type::log);
+std::string encode_text(Type type, const std::string& text) {
+  // A plugin's log line must not fill the coordinator.
+  const std::size_t kLongest = type == Type::log ? 64u << 10 : text.size();
+  Encoder to(type);
   to.put(text.substr(0, kLongest));
   return to.frame();
 }
 
-std::string decode_log(std::span<const char> payload) {
+std::string decode_text(std::span<const char> payload) {
   Decoder from(payload);
   std::string text = from.text();
   from.end();

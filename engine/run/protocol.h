@@ -23,13 +23,15 @@ enum class Type : std::uint8_t {
   answer,     // Answer to growth
   cancel,     // nothing: the running call should stop
   trim,       // nothing: give idle memory back
+  ask,        // text: a question that is no task (a plugin's infer, a check)
   // to the coordinator
   hello = 64,  // Hello: once, after every plugin is loaded (or one failed)
   finished,    // Finished
   growth,      // Growth: the call waits for an answer
   refused,     // Growth: the allocation was refused; sent before the plugin hears of it
   progress,    // nothing
-  log          // text
+  log,         // text
+  told         // text: the answer to ask
 };
 
 struct Setup {
@@ -67,7 +69,7 @@ std::string encode(const Answer& answer);
 std::string encode(const Hello& hello);
 std::string encode(const Finished& finished);
 std::string encode(Type growth_or_refused, const Growth& growth);
-std::string encode_log(const std::string& text);
+std::string encode_text(Type log_ask_or_told, const std::string& text);
 std::string encode(Type bare);
 
 // Payloads. Throw Error{corrupt} where a payload is not what its type says.
@@ -77,7 +79,7 @@ Answer decode_answer(std::span<const char> payload);
 Hello decode_hello(std::span<const char> payload);
 Finished decode_finished(std::span<const char> payload);
 Growth decode_growth(std::span<const char> payload);
-std::string decode_log(std::span<const char> payload);
+std::string decode_text(std::span<const char> payload);
 
 // Cuts a stream of bytes into frames.
 class FrameReader {

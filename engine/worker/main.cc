@@ -1,7 +1,9 @@
 // cuboid-worker: runs the tasks of stages that call foreign code, apart from the coordinator.
 #include <filesystem>
+#include <limits>
 #include <memory>
 
+#include "engine/check/question.h"
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/plugin_host.h"
 #include "engine/worker/counted_malloc.h"
@@ -48,9 +50,27 @@ cuboid::Resolvers load_plugins(const std::vector<std::string>& paths) {
   return {&cuboid::builtin_kernels(), plugins.get(), &absent};
 }
 
+// Counts what trial calls take by malloc, and refuses nothing.
+class OpenGate final : public cuboid::counted_malloc::Gate {
+  bool extend(std::int64_t) noexcept override { return true; }
+  void shrink(std::int64_t) noexcept override {}
+  void system_refused(std::int64_t) noexcept override {}
+};
+
+cuboid::check::HeapMeter heap_meter() {
+  if (!cuboid::counted_malloc::active()) return {};
+  static OpenGate gate;
+  return {[] { cuboid::counted_malloc::set_gate(gate, std::numeric_limits<std::int64_t>::max()); },
+          [] { return cuboid::counted_malloc::remove_gate(); }};
+}
+
+std::string answer(const std::string& question, const std::function<void(const std::string&)>& say) {
+  return cuboid::check::answer(question, heap_meter(), say);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   cuboid::set_host_heap({cuboid::counted_malloc::uncounted_memalign, cuboid::counted_malloc::uncounted_free});
-  return cuboid::worker_main(argc, argv, load_plugins);
+  return cuboid::worker_main(argc, argv, load_plugins, answer);
 }

@@ -28,13 +28,15 @@ using protocol::Type;
 
 class Worker {
  public:
-  Worker(int socket, const LoadPlugins& load_plugins) : channel_(socket), load_plugins_(load_plugins) {}
+  Worker(int socket, const LoadPlugins& load_plugins, const AnswerQuestion& answer)
+      : channel_(socket), load_plugins_(load_plugins), answer_(answer) {}
 
   int serve() {
     while (auto frame = channel_.receive()) {
       if (frame->type == Type::setup && !set_up(protocol::decode_setup(frame->payload))) return 1;
       if (frame->type == Type::task) channel_.send(protocol::encode(run(protocol::decode_task(frame->payload))));
       if (frame->type == Type::trim) give_back();
+      if (frame->type == Type::ask) answer(protocol::decode_text(frame->payload));
     }
     return 0;
   }
@@ -54,6 +56,11 @@ class Worker {
     const bool loaded = !hello.error;
     channel_.send(protocol::encode(hello));
     return loaded;
+  }
+
+  void answer(const std::string& question) {
+    const auto say = [this](const std::string& text) { channel_.send(protocol::encode_text(Type::log, text)); };
+    channel_.send(protocol::encode_text(Type::told, answer_(question, say)));
   }
 
   const Plan& plan_of(int generation) {
@@ -140,6 +147,7 @@ class Worker {
 
   Channel channel_;
   const LoadPlugins& load_plugins_;
+  const AnswerQuestion& answer_;
   protocol::Setup setup_;
   Resolvers resolvers_;
   std::optional<Plan> plan_;
@@ -167,7 +175,7 @@ void keep_malloc_quiet() {
 
 }  // namespace
 
-int worker_main(int argc, char** argv, const LoadPlugins& load_plugins) {
+int worker_main(int argc, char** argv, const LoadPlugins& load_plugins, const AnswerQuestion& answer) {
   const auto socket = number_after(argc, argv, "--socket");
   const auto parent = number_after(argc, argv, "--parent");
   if (!socket || !parent) {
@@ -180,7 +188,7 @@ int worker_main(int argc, char** argv, const LoadPlugins& load_plugins) {
   std::signal(SIGINT, SIG_IGN);  // the terminal sends it to both; the coordinator decides
   keep_malloc_quiet();
   try {
-    return Worker(*socket, load_plugins).serve();
+    return Worker(*socket, load_plugins, answer).serve();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cuboid-worker: %s\n", error.what());
     return 1;

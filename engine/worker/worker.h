@@ -11,7 +11,11 @@ namespace cuboid {
 // Loads the given plugin libraries and returns all resolvers that plans need. Throws Error{plugin}. Called once.
 using LoadPlugins = std::function<Resolvers(const std::vector<std::string>& paths)>;
 
+// Answers a question that is no task; `say` tells what it is at meanwhile. What it throws ends the process.
+using AnswerQuestion =
+    std::function<std::string(const std::string& question, const std::function<void(const std::string&)>& say)>;
+
 // The worker's main(): `--socket FD --parent PID`, as the executor starts it. Returns the exit code.
-int worker_main(int argc, char** argv, const LoadPlugins& load_plugins);
+int worker_main(int argc, char** argv, const LoadPlugins& load_plugins, const AnswerQuestion& answer);
 
 }  // namespace cuboid

@@ -59,7 +59,7 @@ void WorkerTask::progress(double) {
 
 void WorkerTask::log(int /*level*/, const std::string& text) {
   const counted_malloc::LetThrough guard;
-  channel_.send(protocol::encode_log(text));
+  channel_.send(protocol::encode_text(protocol::Type::log, text));
 }
 
 void WorkerTask::call_begins(const Call& call) {

@@ -13,6 +13,7 @@ LONGER = {"sdk/include/cuboid/plugin.hpp": 1800}  # one file to copy is what plu
 FORBIDDEN_FOLDERS = {"util", "utils", "common", "internal", "misc", "helpers"}
 
 STORAGE, EXPR, PLAN, RUN, PLUGIN = "storage/", "engine/expr/", "engine/plan/", "engine/run/", "engine/plugin/"
+CHECK = "engine/check/"
 SDK = "sdk/include/"
 # Folder or file -> what of ours it may include, beside itself: prefixes. The longest matching key counts.
 RULES = {
@@ -23,8 +24,9 @@ RULES = {
     "engine/plan/": (EXPR, STORAGE),
     "engine/run/": (PLAN, EXPR, STORAGE),
     "engine/plugin/": (EXPR, STORAGE, SDK),
+    "engine/check/": (PLAN, PLUGIN, EXPR, STORAGE, SDK),
     "engine/report/": ("engine/run/events.h", "engine/run/journal.h", "engine/plan/plan.h", STORAGE),
-    "engine/worker/": ("engine/run/task", "engine/run/protocol.h", PLAN, EXPR, PLUGIN, STORAGE),
+    "engine/worker/": ("engine/run/task", "engine/run/protocol.h", PLAN, EXPR, PLUGIN, CHECK, STORAGE),
     "engine/cli/": ("engine/", STORAGE, SDK),
     "engine/cuboid.cc": ("engine/include/", EXPR, PLAN, RUN, PLUGIN, "engine/report/", STORAGE, SDK),
     "engine/include/": ("storage/error.h", "storage/types.h", SDK),
