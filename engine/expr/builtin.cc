@@ -12,7 +12,8 @@ class BuiltinResolver final : public KernelResolver {
  public:
   BuiltinResolver() {
     for (auto family : {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins,
-                        movement_builtins, join_builtins, take_builtins})
+                        movement_builtins, join_builtins, take_builtins, unique_builtins, selection_builtins,
+                        search_builtins})
       for (BuiltinFunction& function : family()) {
         const std::string name = function.doc.name;
         functions_.emplace(name, std::move(function));
@@ -102,6 +103,33 @@ Shape default_block(const Shape& shape, std::size_t item_size, const std::vector
     if (bytes <= kMost || !longest || block[*longest] == 1) return block;
     block[*longest] = (block[*longest] + 1) / 2;
   }
+}
+
+Shape grow_block(Shape block, const Shape& shape, std::int64_t elements) {
+  std::int64_t now = 1;
+  for (std::size_t axis = 0; axis < block.size(); ++axis) {
+    block[axis] = std::clamp<std::int64_t>(block[axis], 1, std::max<std::int64_t>(shape[axis], 1));
+    now *= block[axis];
+  }
+  for (std::size_t axis = block.size(); axis-- > 0;) {
+    const std::int64_t times = elements / now;
+    if (times <= 1) break;
+    const std::int64_t before = block[axis], whole = std::max<std::int64_t>(shape[axis], 1);
+    block[axis] = before >= (whole + times - 1) / times ? whole : before * times;
+    now = now / before * block[axis];
+    if (block[axis] < whole) break;
+  }
+  return block;
+}
+
+Extent user_bound(const KernelSpec& spec, std::size_t k, Extent extent, std::size_t axis) {
+  const auto stated = spec.max_shape.find(k);
+  if (stated == spec.max_shape.end()) return extent;
+  if (stated->second.size() <= axis || stated->second[axis] < 0)
+    throw Error(ErrorKind::invalid, spec.function + ": max_shape " + to_string(stated->second) +
+                                        " does not suit the result: expected its extents, none of them negative");
+  if (stated->second[axis] >= extent.value) return extent;
+  return {stated->second[axis], Trust::guess};
 }
 
 }  // namespace cuboid

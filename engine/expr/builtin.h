@@ -22,6 +22,9 @@ std::vector<BuiltinFunction> creation_builtins();
 std::vector<BuiltinFunction> movement_builtins();
 std::vector<BuiltinFunction> join_builtins();
 std::vector<BuiltinFunction> take_builtins();
+std::vector<BuiltinFunction> unique_builtins();
+std::vector<BuiltinFunction> selection_builtins();
+std::vector<BuiltinFunction> search_builtins();
 
 // A parameter's line of documentation; no default: required.
 inline ParamDoc param(std::string name, std::string type, std::string doc,
@@ -34,5 +37,10 @@ inline const ParamValue kNull = std::monostate{};
 // The block of at most 8 MiB that an array without chunks of its own is computed in: the longest axes are halved until
 // it fits. Axes listed in `fixed` (may be empty) keep their extents.
 Shape default_block(const Shape& shape, std::size_t item_size, const std::vector<bool>& fixed = {});
+// The block made of as many whole `block`s as have at most `elements` elements, the last axes first; clipped at the
+// shape, extents at least 1.
+Shape grow_block(Shape block, const Shape& shape, std::int64_t elements);
+// A data-dependent extent of output k, lowered by what the user says of the whole result (max_shape), then a guess.
+Extent user_bound(const KernelSpec& spec, std::size_t k, Extent extent, std::size_t axis = 0);
 
 }  // namespace cuboid

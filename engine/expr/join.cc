@@ -21,6 +21,7 @@ class JoinKernel final : public Kernel {
   }
   std::string identity() const override { return spec_.function + "#1"; }
   CallMemory memory(Phase, const Shape&) const override { return {}; }
+  bool inputs_one_by_one() const override { return true; }
 
   Shape preferred_block(const std::vector<Shape>& input_chunks) const override {
     Shape block = input_chunks.at(0);
@@ -56,7 +57,7 @@ class JoinKernel final : public Kernel {
   void run(KernelCall& call) const override {
     for (std::size_t k = 0; k + 1 < starts_.size(); ++k) {
       const Box box = part(k, call.block);
-      if (box.shape[axis_] == 0) continue;
+      if (box.shape[axis_] == 0 || call.in[k].data == nullptr) continue;
       ConstView in = call.in[k];
       if (stacked_) {
         in.shape.insert(in.shape.begin() + static_cast<std::ptrdiff_t>(axis_), 1);

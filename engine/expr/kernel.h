@@ -84,6 +84,28 @@ struct ReductionForm {
   std::vector<DType> states;
 };
 
+// A function that sorts yields runs: the rows of a block in ascending order, one ragged output a column. Runs are merged,
+// several into one, until one is left: in a stream, so that no run need fit memory.
+struct RunsForm {
+  std::vector<std::size_t> columns;  // outputs; rows are ordered by the first
+  // An output that the runs do not yield: for each element of input 0 the row of the merged run that is its equal. It is
+  // found by the function "searchsorted" from `lookup` (columns, in the order of its arguments around input 0).
+  std::optional<std::size_t> ranks;
+  std::vector<std::size_t> lookup = {};
+};
+// One turn of a merge: rows at hand of the runs, in block order, and room for results. Columns are contiguous.
+struct MergeTurn {
+  struct Run {
+    std::vector<const std::byte*> columns;
+    std::int64_t rows = 0;   // at hand, at least 1
+    std::int64_t taken = 0;  // of those, by the kernel
+  };
+  std::vector<Run> runs;
+  std::vector<std::byte*> out;  // per column
+  std::int64_t room = 0;        // rows
+  std::int64_t produced = 0;
+};
+
 // map: in -> out. A reduction goes through init: -> out (states); accumulate: in[0] into out (states); merge: in
 // (states) into out (states); finalize: in (states) -> out (results). All deterministic.
 enum class Phase : std::uint8_t { map, init, accumulate, merge, finalize };
@@ -100,7 +122,7 @@ class CallMonitor {
 struct KernelCall {
   Phase phase = Phase::map;
   Box block;                    // the part of the kernel's domain that is being computed
-  std::vector<ConstView> in;    // per array input, exactly input_box(k, block)
+  std::vector<ConstView> in;    // per array input, exactly input_box(k, block); see inputs_one_by_one()
   std::vector<Box> in_box;      // where it lies in the whole input
   std::vector<View> out;        // per output; for a ragged one the capacity
   std::vector<Shape> produced;  // per output: extents really produced; preset to out[k].shape, lowered by the kernel
@@ -142,11 +164,21 @@ class Kernel {
   // True where output 0 has the very elements of input 0 in their places (rechunk): no call is needed.
   virtual bool identity_map() const { return false; }
   virtual const ReductionForm* reduction() const { return nullptr; }
+  // True where every input fills its own part of the output: run() is called once for each input, and those that are not
+  // there have no data. So a task holds one input at a time.
+  virtual bool inputs_one_by_one() const { return false; }
+  // True where the pieces of ragged outputs must follow each other in the C order of the domain's indices: blocks are
+  // then runs of that order.
+  virtual bool in_c_order() const { return false; }
+  // Where set, the pieces of ragged outputs are runs.
+  virtual const RunsForm* runs() const { return nullptr; }
 
   // Memory that one call takes beside inputs and outputs, for any block of at most these extents.
   virtual CallMemory memory(Phase phase, const Shape& block) const = 0;
   // Thread-safe. Throws Error; over_budget where the account refused, with account.needed() telling how much.
   virtual void run(KernelCall& call) const = 0;
+  // Of runs: moves rows until the room is full or a run has none at hand any more. Rows that are equal become one.
+  virtual void merge(MergeTurn&) const {}
 
  protected:
   explicit Kernel(KernelSpec spec) : spec_(std::move(spec)) {}

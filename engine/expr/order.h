@@ -23,6 +23,25 @@ bool is_nan(T a) {
     return false;
 }
 
+// The order in which NumPy sorts, a total one: NaN comes last, -0.0 is 0.0; complex numbers by their real parts, then
+// by their imaginary ones, those with a NaN real part after all others.
+template <Real T>
+bool sorts_before(T a, T b) {
+  if constexpr (Float<T>) return a < b || (std::isnan(b) && !std::isnan(a));
+  return a < b;
+}
+inline bool sorts_before(Bool a, Bool b) { return a.byte == 0 && b.byte != 0; }
+template <Complex T>
+bool sorts_before(T a, T b) {
+  const bool nan_a = std::isnan(a.real()), nan_b = std::isnan(b.real());
+  // [R + Rj, R + nan j, nan + Rj, nan + nan j]
+  if (nan_a != nan_b) return nan_b;
+  const bool part_a = std::isnan(a.imag()), part_b = std::isnan(b.imag());
+  if (!nan_a && part_a != part_b) return part_b;
+  if (!nan_a && a.real() != b.real()) return a.real() < b.real();
+  return sorts_before(a.imag(), b.imag());
+}
+
 struct Minimum {
   template <Real T>
   T operator()(T a, T b) const {

@@ -68,7 +68,13 @@ Shape block_of(const Draft& draft, const PlannedStep& step) {
   const std::vector<bool> whole = step.kernel->whole_axes();
   for (std::size_t axis = 0; axis < block.size(); ++axis)
     if (whole[axis]) block[axis] = domain[axis];
-  return clipped(std::move(block), domain);
+  block = clipped(std::move(block), domain);
+  if (step.kernel->in_c_order()) {
+    std::size_t axis = 0;
+    while (axis < block.size() && block[axis] == 1) ++axis;
+    for (++axis; axis < block.size(); ++axis) block[axis] = std::max<std::int64_t>(domain[axis], 1);
+  }
+  return block;
 }
 
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const std::string& name) {
@@ -137,8 +143,10 @@ void choose_blocks(Draft& draft) {
         continue;
       }
       const OutputSpec& output = step.kernel->outputs()[k];
+      const bool ranks = step.kernel->runs() && step.kernel->runs()->ranks == k;
+      const Shape extents = ranks ? step.block : step.kernel->output_extents(k, step.block);
       step.specs.push_back(output.spec);
-      step.chunks.push_back(clipped(step.kernel->output_extents(k, step.block), output.spec.max_shape()));
+      step.chunks.push_back(clipped(extents, output.spec.max_shape()));
     }
   }
 }

@@ -30,7 +30,8 @@ class Lowering {
   }
 
   void lower() {
-    for (int k = 0; k < static_cast<int>(draft_.steps.size()); ++k) {
+    const int count = static_cast<int>(draft_.steps.size());  // what follows are parts of these
+    for (int k = 0; k < count; ++k) {
       const PlannedStep& step = draft_.steps[k];
       if (!step.needed || draft_.inlined.contains(k)) continue;
       if (step.node->source)
@@ -39,6 +40,8 @@ class Lowering {
         moved(k);
       else if (step.kernel->reduction())
         reduced(k);
+      else if (step.kernel->runs())
+        sorted(k);
       else
         mapped(k);
     }
@@ -196,7 +199,7 @@ class Lowering {
       for (const Value& input : step(members[n]).inputs)
         if (draft_.inlined.contains(input.step)) members.push_back(input.step);
     std::sort(members.begin(), members.end());
-    for (int member : members) stage.steps.push_back(step(member).name);
+    for (int member : members) stage.steps.push_back(step(member).owner());
     for (const Step& s : stage.program.steps)
       if (s.what == Step::What::read || s.what == Step::What::gather) stage.inputs.push_back(s.array);
     std::sort(stage.inputs.begin(), stage.inputs.end());
@@ -257,6 +260,83 @@ class Lowering {
     add_stage(std::move(stage));
   }
 
+  // Blocks yield sorted runs; levels of merges, until one is left; then dense chunks, and the ranks looked up in them.
+  void sorted(int k) {
+    const std::shared_ptr<const Kernel> kernel = step(k).kernel;
+    const RunsForm& form = *kernel->runs();
+    const Grid blocks(kernel->domain(), step(k).block);
+    std::int64_t runs = blocks.size();
+    Stage stage = new_stage(k, step(k).name, blocks);
+    ProgramRequest request{.root = k, .block = step(k).block, .targets = std::vector<int>(kernel->outputs().size(), -1)};
+    std::vector<int> columns = add_columns(k, runs > 1 ? ".runs" : ".pieces");
+    for (std::size_t c = 0; c < columns.size(); ++c) request.targets[form.columns[c]] = columns[c];
+    stage.outputs = columns;
+    stage.program = build_program(draft_, request);
+    describe(stage, k);
+    add_stage(std::move(stage));
+    for (int level = 1; runs > 1; ++level) {
+      const Grid groups({runs}, {std::min(kMergedRuns, runs)});
+      const std::string number = level > 1 ? std::to_string(level) : "";
+      Stage merge;
+      merge.name = step(k).name + ".merge" + number;
+      merge.function = "merge";
+      merge.steps = {step(k).name};
+      merge.grid = groups;
+      merge.inputs = columns;
+      columns = add_columns(k, groups.size() > 1 ? ".merged" + number : ".pieces");
+      merge.outputs = columns;
+      merge.program = merge_program(kernel, merge.inputs, columns);
+      add_stage(std::move(merge));
+      runs = groups.size();
+    }
+    const bool ranks = form.ranks && wanted({k, *form.ranks});
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const std::size_t output = form.columns[c];
+      const bool looked_up = ranks && std::count(form.lookup.begin(), form.lookup.end(), output) > 0;
+      if (!wanted({k, output}) && !looked_up) continue;
+      compact(k, output, columns[c]);
+      copy_to_other_outputs({k, output});
+    }
+    if (ranks) rank(k, *form.ranks);
+  }
+
+  // A ragged array for each column of a step's runs, stored in objects of a bounded number of rows.
+  std::vector<int> add_columns(int k, const std::string& suffix) {
+    std::vector<int> columns;
+    for (std::size_t output : step(k).kernel->runs()->columns) {
+      const std::string name = step(k).value_name(output) + suffix;
+      const std::int64_t rows = std::clamp<std::int64_t>(step(k).specs[output].extents[0].value, 1, kRunRows);
+      columns.push_back(add_array({name, PlanArray::Role::pieces, step(k).specs[output], {rows}, -1, {},
+                                   plan_.options.run_dir + "/data/" + name, 0, false}));
+    }
+    return columns;
+  }
+
+  // Where in the merged run each element of the input stands.
+  void rank(int k, std::size_t output) {
+    const std::vector<std::size_t> lookup = step(k).kernel->runs()->lookup;
+    PlannedStep search;
+    search.node = step(k).node;
+    search.name = step(k).value_name(output);
+    search.part_of = step(k).name;
+    search.needed = true;
+    search.inputs = {{k, lookup[0]}, step(k).inputs[0]};
+    if (lookup.size() > 1) search.inputs.push_back({k, lookup[1]});
+    KernelSpec spec;
+    spec.function = "searchsorted";
+    for (const Value& input : search.inputs) spec.args.push_back(step(input.step).specs[input.output]);
+    search.kernel = resolve_kernel(draft_.resolvers, spec);
+    search.block = step(k).block;
+    search.block.push_back(step(k).chunks[lookup[0]][0]);
+    search.specs = {step(k).specs[output]};
+    search.chunks = {step(k).chunks[output]};
+    const Value own{k, output}, made{static_cast<int>(draft_.steps.size()), 0};
+    if (const auto asked = requests_.find(own); asked != requests_.end()) requests_[made] = asked->second;
+    draft_.steps.push_back(std::move(search));
+    reduced(made.step);
+    draft_.arrays[own] = draft_.arrays.at(made);
+  }
+
   static Shape within(Shape block, const Shape& extents) {
     for (std::size_t axis = 0; axis < block.size(); ++axis) block[axis] = std::min(block[axis], extents[axis]);
     return block;
@@ -266,7 +346,7 @@ class Lowering {
     const Value value{k, 0};
     const int from = draft_.arrays.at(step(k).inputs[0]);
     const int to = store(value, step(k).specs[0], step(k).chunks[0], true);
-    rechunk(step(k).name, {step(k).name}, from, to, step(k).node->options);
+    rechunk(step(k).name, {step(k).owner()}, from, to, step(k).node->options);
     copy_to_other_outputs(value);
   }
 
@@ -371,7 +451,7 @@ class Lowering {
       }
       stage.program = build_program(draft_, request);
       describe(stage, k);
-      if (level > 1) stage.steps = {step(k).name};
+      if (level > 1) stage.steps = {step(k).owner()};
       add_stage(std::move(stage));
       if (last) break;
       domain = groups;

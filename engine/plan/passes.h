@@ -31,7 +31,10 @@ struct PlannedStep {
   int uses = 0;                  // by other steps and as a result
   bool needed = false;           // some output of the plan needs it
   bool is_output = false;        // is stored for the user
+  std::string part_of = {};      // of a step that the planner added: the one that it serves
 
+  // The step that people know it by.
+  const std::string& owner() const { return part_of.empty() ? name : part_of; }
   // "smooth"; "unique.values" where there are several outputs.
   std::string value_name(std::size_t output) const;
 };
@@ -44,6 +47,7 @@ struct Draft {
   std::vector<PlannedStep> steps;
   std::map<const Node*, int> index;  // of steps
   std::set<int> inlined;             // steps that are computed inside their consumer
+  std::vector<std::shared_ptr<const Node>> added;  // nodes of steps that the planner added
   Plan plan;
   std::map<Value, int> arrays;  // where a value is stored: index into plan.arrays
 };
@@ -53,6 +57,8 @@ void gather(Draft& draft);
 // Binds kernels to the extents that are known now, and chooses every step's block: its own `chunks`, else what suits
 // its inputs. Depends neither on memory nor on a grown bound.
 void choose_blocks(Draft& draft);
+// Puts a rechunk before a function that takes its input in C order where it would read it many times otherwise.
+void order_reads(Draft& draft);
 // Which steps are computed inside their only consumer, without recomputing much and never across a foreign function
 // that several steps need. `apart`: steps that must stay apart since the fused stage did not fit.
 void fuse(Draft& draft, const std::set<std::string>& apart);
@@ -90,6 +96,7 @@ class PlanIo final : public IoMemory {
   std::uint64_t gather(int array, const BufferDecl& buffer) const override;
   std::uint64_t write(int array, const BufferDecl& buffer) const override;
   std::uint64_t write_piece(int array, const BufferDecl& buffer) const override;
+  std::uint64_t merge(const Step& step, std::int64_t runs) const override;
 
  private:
   bool begins_at_borders(const BufferDecl& buffer, const Shape& shape, const Shape& chunks) const;
@@ -117,5 +124,13 @@ struct ProgramRequest {
 TaskProgram build_program(const Draft& draft, const ProgramRequest& request);
 // Elements that stay what they are: `block` of one array, or of a ragged array's pieces, becomes chunks of another.
 TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, bool gathers);
+// Runs of ragged arrays, a column each, become one.
+TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to);
+
+// Runs that one task merges: with one stored object of each in memory, little is held; and 32^3 blocks need three
+// levels.
+inline constexpr std::int64_t kMergedRuns = 32;
+// Rows of an object in which a run is stored.
+inline constexpr std::int64_t kRunRows = 16384;
 
 }  // namespace cuboid::passes

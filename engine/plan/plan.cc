@@ -50,6 +50,8 @@ std::vector<TaskBox> task_reads(const Plan&, const Stage& stage, std::int64_t bl
       reads.push_back({step.array, buffer_box(stage.program, step.buffer, boxes, stage.grid.block())});
     else if (step.what == Step::What::gather)
       reads.push_back({step.array, boxes[0]});
+    else if (step.what == Step::What::merge)
+      for (int array : step.in) reads.push_back({array, boxes[0], true});
   return reads;
 }
 
@@ -74,7 +76,8 @@ struct Producer {
 Producer producer_of(const Plan& plan, int array) {
   const Stage& stage = plan.stages[plan.arrays[array].producer];
   for (const Step& step : stage.program.steps)
-    if ((step.what == Step::What::write || step.what == Step::What::write_piece) && step.array == array)
+    if (((step.what == Step::What::write || step.what == Step::What::write_piece) && step.array == array) ||
+        (step.what == Step::What::merge && std::count(step.out.begin(), step.out.end(), array) > 0))
       return {stage, step};
   throw Error(ErrorKind::invalid, "no step writes array '" + plan.arrays[array].name + "'");
 }
@@ -86,7 +89,7 @@ std::vector<std::int64_t> producing_blocks(const Plan& plan, int array, const Bo
   if (plan.arrays[array].producer < 0) return blocks;
   const Producer producer = producer_of(plan, array);
   const Grid& grid = producer.stage.grid;
-  if (producer.write.what == Step::What::write_piece) {
+  if (producer.write.what != Step::What::write) {
     blocks.resize(static_cast<std::size_t>(grid.size()));
     for (std::size_t k = 0; k < blocks.size(); ++k) blocks[k] = static_cast<std::int64_t>(k);
     return blocks;

@@ -29,7 +29,7 @@ struct PlanArray {
   std::string name;  // "smooth", "sources.pieces", "unique.values"
   Role role = Role::intermediate;
   ArraySpec spec;
-  Shape chunks;                   // what is written as a whole; of pieces: the bound of one piece
+  Shape chunks;                   // what is written as a whole; of pieces: the bound of one stored object
   int producer = -1;              // stage, or -1 for a source
   std::optional<ZarrArray> zarr;  // all roles but pieces
   std::string location;           // folder or URL of the array; of pieces: their folder
@@ -129,6 +129,7 @@ nlohmann::json plan_report(const Plan& plan);
 struct TaskBox {
   int array;
   Box box;
+  bool of_runs = false;  // the box counts the runs of a ragged array, one a block of its producer: a merge reads them
 };
 std::vector<TaskBox> task_reads(const Plan& plan, const Stage& stage, std::int64_t block);
 std::vector<TaskBox> task_writes(const Plan& plan, const Stage& stage, std::int64_t block);  // not pieces

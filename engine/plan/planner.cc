@@ -60,6 +60,7 @@ Plan plan_once(const PlanRequest& request, const Resolvers& resolvers, const Fac
   draft.plan.options = request.options;
   passes::gather(draft);
   passes::choose_blocks(draft);
+  passes::order_reads(draft);
   passes::fuse(draft, apart);
   passes::lower(draft);
   passes::project_all(draft);

@@ -56,9 +56,14 @@ class Builder {
     const Shape extents = consumer.kernel->input_extents(k, op_extents_[op]);
     if (draft_.inlined.contains(value.step)) {
       const int producer = add_op(value.step, op, k, extents);
-      const std::vector<int> in = operands(producer);
+      const bool one_by_one = step(value.step).kernel->inputs_one_by_one();
+      const std::vector<int> in = one_by_one ? std::vector<int>() : operands(producer);
       const int out = declare(BufferDecl::Operand::output, producer, 0, step(value.step).specs[0].dtype, extents);
       emit(Step::What::acquire, out);
+      if (one_by_one) {
+        fill_one_by_one(producer, {out});
+        return out;
+      }
       call(producer, Phase::map, in, {out});
       release(in);
       return out;
@@ -108,11 +113,28 @@ class Builder {
   }
 
   void map() {
+    const Kernel& kernel = *program_.ops[0].kernel;
+    if (kernel.inputs_one_by_one()) {
+      const std::vector<int> out = acquire_outputs();
+      fill_one_by_one(0, out);
+      return write_outputs(out);
+    }
     const std::vector<int> in = operands(0);
     const std::vector<int> out = acquire_outputs();
     call(0, Phase::map, in, out);
     release(in);
     write_outputs(out);
+  }
+
+  // A call for each input, with that one alone in memory.
+  void fill_one_by_one(int op, const std::vector<int>& out) {
+    const std::size_t inputs = step(op_steps_[op]).inputs.size();
+    for (std::size_t k = 0; k < inputs; ++k) {
+      std::vector<int> in(inputs, -1);
+      in[k] = operand(op, k);
+      call(op, Phase::map, in, out);
+      release({in[k]});
+    }
   }
 
   std::vector<int> acquire_states(Shape extents) {
@@ -174,6 +196,13 @@ TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, in
   emit(gathers ? Step::What::gather : Step::What::read, from);
   emit(Step::What::write, to);
   emit(Step::What::release, -1);
+  return program;
+}
+
+TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to) {
+  TaskProgram program;
+  program.ops.push_back({std::move(kernel), -1, 0, false});
+  program.steps.push_back({Step::What::merge, -1, -1, 0, Phase::merge, std::move(from), std::move(to)});
   return program;
 }
 

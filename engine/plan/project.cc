@@ -55,6 +55,19 @@ std::uint64_t PlanIo::write_piece(int, const BufferDecl& buffer) const {
   return piece_write_memory(buffer.extents, buffer.dtype);
 }
 
+std::uint64_t PlanIo::merge(const Step& step, std::int64_t runs) const {
+  std::uint64_t held = 0, beside = 0;
+  for (const auto* side : {&step.in, &step.out})
+    for (int index : *side) {
+      const PlanArray& array = plan_.arrays[index];
+      const std::uint64_t object = class_bytes(byte_count(array.chunks, array.spec.dtype));
+      held += object * static_cast<std::uint64_t>(side == &step.in ? runs : 1);
+      beside = std::max<std::uint64_t>({beside, piece_read_memory(array.chunks, array.spec.dtype),
+                                        piece_write_memory(array.chunks, array.spec.dtype)});
+    }
+  return held + beside;
+}
+
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
@@ -120,13 +133,22 @@ double total_bytes(const Grid& grid, DType dtype, BoxOf box_of) {
   return std::round(total) * dtype.size;
 }
 
-void count_bytes(Stage& stage) {
+double bound_bytes(const PlanArray& array) {
+  return static_cast<double>(byte_count(array.spec.max_shape(), array.spec.dtype));
+}
+
+void count_bytes(const Plan& plan, Stage& stage) {
   double read = 0, written = 0;
   const Shape& task_block = stage.grid.block();
   const auto box_of = [&](int buffer) {
     return [&, buffer](const Box& block) { return buffer_box(stage.program, buffer, block, task_block); };
   };
   for (const Step& step : stage.program.steps) {
+    if (step.what == Step::What::merge) {
+      for (int array : step.in) read += bound_bytes(plan.arrays[array]);
+      for (int array : step.out) written += bound_bytes(plan.arrays[array]);
+      continue;
+    }
     const DType dtype = step.buffer < 0 ? kBool : stage.program.buffers[step.buffer].dtype;
     // A loop's inner boxes tile the task's block, so the box of the whole block counts the same elements.
     if (step.what == Step::What::read || step.what == Step::What::gather)
@@ -158,7 +180,7 @@ void project_stage(const Draft& draft, Stage& stage) {
                                                                     stage.isolated, plan.options.workers));
   stage.confidence = confidence_of(plan, stage);
   for (int array : stage.inputs) stage.approximate |= guessed(plan.arrays[array].spec);
-  count_bytes(stage);
+  count_bytes(plan, stage);
 }
 
 // Blocks that would fit: halves the longest axis of a step's block until its own stage does.

@@ -85,6 +85,9 @@ Projection project(const TaskProgram& program, const Shape& block, const IoMemor
       case Step::What::write_piece:
         touch(io.write_piece(step.array, *buffer));
         break;
+      case Step::What::merge:
+        touch(io.merge(step, block.at(0)));
+        break;
       case Step::What::loop_begin:
         looping = true;
         break;

@@ -43,6 +43,8 @@ struct Step {
     write,        // buffer -> chunks of array
     write_piece,  // buffer, as trimmed by the call that filled it -> one object of a ragged array
     release,      // buffer
+    merge,        // runs of ragged arrays (`in`, a column each), those of the blocks that the root's box says, in a
+                  // stream -> one run (`out`, likewise), by the op's kernel
     loop_begin,   // repeat up to the matching loop_end for each inner block of the task's block, in C order
     loop_end,
   };
@@ -51,7 +53,7 @@ struct Step {
   int array = -1;  // index into Plan::arrays
   int op = -1;
   Phase phase = Phase::map;
-  std::vector<int> in, out;  // buffers, by input and output of the op
+  std::vector<int> in, out;  // buffers, by input and output of the op (-1: not there); of a merge: arrays
 };
 
 struct TaskProgram {
@@ -77,6 +79,8 @@ class IoMemory {
   virtual std::uint64_t gather(int array, const BufferDecl& buffer) const = 0;
   virtual std::uint64_t write(int array, const BufferDecl& buffer) const = 0;
   virtual std::uint64_t write_piece(int array, const BufferDecl& buffer) const = 0;
+  // All that a merge of so many runs holds.
+  virtual std::uint64_t merge(const Step& step, std::int64_t runs) const = 0;
 };
 
 // The program read on sizes. Bytes, in the pool's size classes.

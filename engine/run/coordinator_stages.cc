@@ -130,6 +130,7 @@ bool Coordinator::learn_extents(int index) {
     shape[ragged.ragged_axis] = list.offsets.back();
     pieces_[output] = std::move(list);
     pieces_changed_ = true;
+    if (!ragged.name.ends_with(kPieces)) continue;  // runs that are to be merged: nothing else depends on how long
     const std::string name = value_name(ragged);
     const auto known = facts_.shapes.find(name);
     if (known != facts_.shapes.end() && known->second == shape) continue;

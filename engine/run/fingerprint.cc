@@ -73,7 +73,11 @@ void add_program(Digest& digest, const Plan& plan, const TaskProgram& program) {
     digest.text(step.array < 0 ? std::string() : plan.arrays[static_cast<std::size_t>(step.array)].name);
     for (const auto* list : {&step.in, &step.out}) {
       digest.number(list->size());
-      for (const int buffer : *list) digest.number(static_cast<std::uint64_t>(buffer));
+      for (const int index : *list)
+        if (step.what == Step::What::merge)
+          digest.text(plan.arrays[static_cast<std::size_t>(index)].name);
+        else
+          digest.number(static_cast<std::uint64_t>(index));
     }
   }
 }
@@ -108,7 +112,8 @@ void add_pieces(Digest& digest, const PieceList& list, const std::vector<Fingerp
                 std::int64_t end) {
   const auto [first, last] = pieces_meeting(list, begin, end);
   for (std::size_t piece = first; piece < last; ++piece)
-    digest.add(producer[piece]).number(static_cast<std::uint64_t>(list.offsets[piece] - begin));
+    digest.add(producer[static_cast<std::size_t>(list.pieces[piece].block)])
+        .number(static_cast<std::uint64_t>(list.offsets[piece] - begin));
 }
 
 }  // namespace
@@ -221,6 +226,11 @@ std::vector<Fingerprint> fingerprint_stage(const Plan& plan, int stage_index,
         continue;
       }
       const auto& producer = upstream[static_cast<std::size_t>(array.producer)];
+      if (read.of_runs) {
+        for (std::int64_t run = read.box.origin[0]; run < read.box.end(0); ++run)
+          digest.add(producer[static_cast<std::size_t>(run)]);
+        continue;
+      }
       if (array.role == PlanArray::Role::pieces) {
         add_pieces(digest, pieces.at(read.array), producer, read.box.origin[array.ragged_axis],
                    read.box.end(array.ragged_axis));

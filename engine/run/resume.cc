@@ -127,10 +127,13 @@ std::vector<BlockSet> Recall::needed(const Plan& plan, const std::map<int, Piece
         const auto require = [&](std::int64_t producer) {
           if (!records_[up]->present.contains(producer)) result[up].insert(producer);
         };
-        if (array.role == PlanArray::Role::pieces) {
+        if (read.of_runs) {
+          for (std::int64_t run = read.box.origin[0]; run < read.box.end(0); ++run) require(run);
+        } else if (array.role == PlanArray::Role::pieces) {
           const auto [first, last] = pieces_meeting(pieces.at(read.array), read.box.origin[array.ragged_axis],
                                                     read.box.end(array.ragged_axis));
-          for (std::size_t piece = first; piece < last; ++piece) require(static_cast<std::int64_t>(piece));
+          for (std::size_t piece = first; piece < last; ++piece)
+            require(pieces.at(read.array).pieces[piece].block);
         } else if (result[up].count() + records_[up]->present.count() < result[up].size()) {
           for (const std::int64_t producer : producing_blocks(plan, read.array, read.box)) require(producer);
         }
@@ -144,20 +147,21 @@ PieceList list_pieces(const Journal& journal, const Plan& plan, int index) {
   const PlanArray& array = array_of(plan, index);
   const Stage& stage = plan.stages[static_cast<std::size_t>(array.producer)];
   PieceList list;
-  list.pieces.resize(static_cast<std::size_t>(stage.grid.size()));
+  BlockSet known(stage.grid.size());
   journal.each_block(stage.name, [&](const JournalBlock& row) {
     if (row.block < 0 || row.block >= stage.grid.size()) return;
     for (const JournalObject& object : row.objects)
-      if (object.array == array.name)
-        list.pieces[static_cast<std::size_t>(row.block)] = {object.piece, object.extents, object.bytes, object.crc32c};
+      if (object.array == array.name && object.extents.size() > array.ragged_axis) {
+        list.pieces.push_back({object.piece, object.extents, object.bytes, object.crc32c, row.block});
+        known.insert(row.block);
+      }
   });
+  if (!known.full())
+    throw Error(ErrorKind::corrupt, "the journal does not know what every block of stage '" + stage.name +
+                                        "' produced; start anew with --fresh");
   list.offsets.push_back(0);
-  for (const PieceList::Piece& piece : list.pieces) {
-    if (piece.extents.size() <= array.ragged_axis)
-      throw Error(ErrorKind::corrupt, "the journal does not know what every block of stage '" + stage.name +
-                                          "' produced; start anew with --fresh");
+  for (const PieceList::Piece& piece : list.pieces)
     list.offsets.push_back(list.offsets.back() + piece.extents[array.ragged_axis]);
-  }
   return list;
 }
 

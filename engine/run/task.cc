@@ -10,6 +10,7 @@
 
 #include "engine/plan/piece.h"
 #include "engine/run/executor.h"
+#include "engine/run/merge_runs.h"
 #include "engine/run/split.h"
 #include "storage/error.h"
 
@@ -117,6 +118,10 @@ class TaskRun {
           break;
         case Step::What::write_piece:
           write_one_piece(step);
+          break;
+        case Step::What::merge:
+          merge_runs({plan_, order_, step, *program_.ops[static_cast<std::size_t>(step.op)].kernel, block_, pieces_},
+                     account_, monitor_, result_.written);
           break;
         case Step::What::release:
           held_slot(step.buffer) = Slot{};
@@ -250,6 +255,11 @@ class TaskRun {
     call.block = op_boxes_[static_cast<std::size_t>(step.op)];
     call.monitor = &monitor_;
     for (int buffer : step.in) {
+      if (buffer < 0) {  // another call's
+        call.in.emplace_back();
+        call.in_box.emplace_back();
+        continue;
+      }
       Window window = window_of(buffer);
       call.in.push_back(window.view);
       call.in_box.push_back(std::move(window.box));
@@ -378,14 +388,23 @@ class TaskRun {
     const PlanArray& to = array(step.array);
     const Slot& from = held_slot(step.buffer);
     const Shape& extents = from.produced.size() == from.view.shape.size() ? from.produced : from.view.shape;
-    WrittenChunk done;
-    done.array = step.array;
-    done.chunk = order_.block;
-    done.extents = extents;
-    done.piece = std::to_string(order_.block) + "." + std::to_string(order_.attempt);
+    const ConstView whole = pack_leading(from.view, extents);
     const auto store = open_store(to.location);
-    done.written = write_piece(*store, done.piece, pack_leading(from.view, extents), account_);
-    result_.written.push_back(std::move(done));
+    // Larger results than an object may have are runs: of one axis, in several objects.
+    const std::size_t axis = to.ragged_axis;
+    const std::int64_t rows = extents[axis], most = std::max<std::int64_t>(to.chunks[axis], 1);
+    for (std::int64_t begin = 0, part = 0; begin == 0 || begin < rows; begin += most, ++part) {
+      Shape origin(extents.size(), 0), shape = extents;
+      origin[axis] = begin;
+      shape[axis] = std::min(most, rows - begin);
+      WrittenChunk done;
+      done.array = step.array;
+      done.chunk = order_.block;
+      done.extents = shape;
+      done.piece = piece_key(order_, part);
+      done.written = write_piece(*store, done.piece, whole.sub(origin, shape), account_);
+      result_.written.push_back(std::move(done));
+    }
   }
 
   const Plan& plan_;

@@ -16,8 +16,9 @@ struct PieceList {
     Shape extents;
     std::uint64_t bytes = 0;
     std::uint32_t crc32c = 0;
+    std::int64_t block = 0;  // of the producer
   };
-  std::vector<Piece> pieces;           // in block order
+  std::vector<Piece> pieces;           // in block order; a block's may be several objects
   std::vector<std::int64_t> offsets;   // along the ragged axis; pieces.size() + 1 entries
 };
 

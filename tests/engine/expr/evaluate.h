@@ -31,11 +31,12 @@ TestArray test_array(DType dtype, Shape shape, const std::vector<T>& values) {
 // How a reduction's blocks are put together.
 enum class Merging { one_by_one, two_halves };
 
-// The result of output 0, computed in blocks of at most `block` of the kernel's domain. Checks what a kernel promises
-// of boxes and extents on the way (throws std::logic_error).
+// The result of an output, computed in blocks of at most `block` of the kernel's domain. Checks what a kernel promises
+// of boxes and extents on the way (throws std::logic_error). Of a ragged output the pieces of all blocks, put together;
+// where they are runs, merged in turns of few rows.
 TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, const Shape& block,
-                   Merging merging = Merging::one_by_one);
+                   Merging merging = Merging::one_by_one, std::size_t output = 0);
 // The same in one block.
-TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs);
+TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, std::size_t output = 0);
 
 }  // namespace cuboid

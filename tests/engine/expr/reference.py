@@ -96,10 +96,12 @@ def describe(array, layout):
             "at": put(base), "elements": int(base.size)}
 
 
-def case(function, args, expected, params=None, layout="contiguous", ulps=0, label="", scale=0.0):
+def case(function, args, expected, params=None, layout="contiguous", ulps=0, label="", scale=0.0, output=0):
     """args: arrays, or Python numbers. expected: an array, or None where the call must be refused."""
     entry = {"function": function, "params": params or {}, "ulps": ulps, "scale": scale, "label": f"{function} {label} {layout}",
              "args": [{"array": describe(a, layout)} if isinstance(a, np.ndarray) else {"scalar": a} for a in args]}
+    if output:
+        entry["output"] = output
     if expected is not None:
         expected = np.asarray(expected)
         entry["expected"] = {"dtype": str(expected.dtype), "shape": list(expected.shape), "at": put(expected)}
@@ -495,6 +497,58 @@ def movement():
     joining()
 
 
+def searching():
+    for t, u in [(t, t) for t in ALL] + [("int16", "float32"), ("uint8", "int64"), ("float32", "float64"), ("int64", "uint64")]:
+        for layout, (n, shape) in zip(LAYOUTS, [(40, (5, 7)), (1, (3,)), (0, (4,)), (90, ())]):
+            a = np.sort(values(t, (n,), small=True))
+            b = values(u, shape, small=True)
+            for side in ["left", "right"]:
+                case("searchsorted", [a, b], np.searchsorted(a, b, side).astype(np.int64), params={"side": side},
+                     layout=layout, label=f"{t} {u} {side}")
+    case("searchsorted", [np.zeros((2, 2)), np.zeros(2)], None, label="two axes")
+    case("searchsorted", [np.zeros(2), np.zeros(2)], None, params={"side": "middle"}, label="no such side")
+
+
+def sorted_rows(x):
+    """(values, first places, counts) of the distinct elements: every NaN is one, the first of equal ones is kept."""
+    flat = x.reshape(-1)
+    nan = np.isnan(flat) if flat.dtype.kind in "fc" else np.zeros(flat.shape, bool)
+    order = np.argsort(flat, kind="stable")
+    new = np.ones(order.shape, bool)
+    new[1:] = (flat[order][1:] != flat[order][:-1]) | nan[order][1:]
+    begins = np.flatnonzero(new)
+    return flat[order][new], order[new], np.diff(np.append(begins, order.size))
+
+
+def data_dependent():
+    shapes = [(40,), (6, 9), (3, 4, 5), (1,), (0, 3)]
+    for t in ALL:
+        for layout, shape in zip(LAYOUTS + ["contiguous"], shapes):
+            x = values(t, shape, small=True, special=False)
+            if x.dtype.kind in "fc" and x.size > 10:  # few distinct elements, NaN and zeros of both signs among them
+                x = np.round(x / 20)
+                flat = x.reshape(-1)
+                flat[[2, 7]], flat[4], flat[1] = np.nan, -0.0, 0.0
+            u, first, counts = sorted_rows(x)
+            for name, columns in [("unique_values", [u]), ("unique_counts", [u, counts]), ("unique_inverse", [u, None, first]),
+                                  ("unique_all", [u, first, None, counts])]:
+                for k, expected in enumerate(columns):
+                    # Where no positions are kept, which zero stays depends on the blocks: its sign is left open.
+                    if expected is not None:
+                        case(name, [x], expected, layout=layout, label=f"{t} {shape} {k}", output=k,
+                             ulps=1 if len(columns) < 3 and k == 0 else 0)
+            for axis, expected in enumerate(np.nonzero(x)):
+                case("nonzero", [x], expected, layout=layout, label=f"{t} {shape} {axis}", output=axis)
+            for rank in range(1, x.ndim + 1):
+                mask = rng.random(shape[:rank]) < 0.5
+                case("select", [x, mask], x[mask], layout=layout, label=f"{t} {shape} {rank}")
+    case("nonzero", [np.array(3)], None, label="no axes")
+    case("select", [np.zeros(3), np.zeros(3)], None, label="mask of numbers")
+    case("select", [np.zeros((3, 4)), np.zeros(4, bool)], None, label="shapes")
+    case("select", [np.zeros(3), np.zeros((), bool)], None, label="mask without axes")
+    case("unique_values", [3], None, label="a number")
+
+
 def indexing():
     a = values("float64", (12, 7, 5))
     keys = ["2:10:3, ..., None, -1", "...", ":", "3", "-1", "None", "..., None", "0, 0, 0", "::-1", "::-1, ::-1, ::-1",
@@ -549,6 +603,8 @@ conversions()
 reductions()
 creation()
 movement()
+searching()
+data_dependent()
 json.dump({"seed": SEED, "numpy": np.__version__, "cases": cases}, open(sys.argv[1], "w"), allow_nan=False)
 open(sys.argv[2], "wb").write(bytes(blob))
 print(f"{len(cases)} cases, seed {SEED}, NumPy {np.__version__}")
