@@ -68,6 +68,7 @@ std::uint64_t Coordinator::class_of(TaskRef task) const {
 
 // Only what somebody estimated may be exceeded.
 bool Coordinator::may_be_exceeded(TaskRef task, const TaskEvent& event) const {
+  if (event.evidence == Evidence::host) return true;  // nor is that anybody's promise
   if (event.evidence != Evidence::own_bound) return stages_[static_cast<std::size_t>(task.stage)].estimated;
   const auto& outputs = stage(task.stage).outputs;
   return std::any_of(outputs.begin(), outputs.end(), [&](int output) {
@@ -107,7 +108,8 @@ void Coordinator::on_failed(TaskEvent& event) {
     if (run.limits.rules.action == ExceedAction::fail) stopping_ = true, drop_questions();
     return;
   }
-  if (event.what == TaskEvent::What::exceeded) siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
+  if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host)
+    siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
   if (history.decided) {
     const Choice choice = *history.decided;
     history.decided.reset();

@@ -29,6 +29,14 @@ bool same_stages(const Plan& a, const Plan& b, const Scheduler& scheduler) {
   return true;
 }
 
+// Which output of its kernel a ragged array of the stage is.
+std::int64_t kernel_output(const Stage& stage, int array) {
+  for (const Step& step : stage.program.steps)
+    if (step.what == Step::What::write_piece && step.array == array)
+      return static_cast<std::int64_t>(stage.program.buffers[static_cast<std::size_t>(step.buffer)].index);
+  return -1;
+}
+
 }  // namespace
 
 // --- going on from an earlier run
@@ -185,6 +193,7 @@ bool Coordinator::grow_array_bound(const TaskRef& task, const TaskEvent& event, 
   for (const int output : stage(task.stage).outputs) {
     const PlanArray& ragged = array(output);
     if (ragged.role != PlanArray::Role::pieces) continue;
+    if (event.bound_output && *event.bound_output != kernel_output(stage(task.stage), output)) continue;
     const std::string name = value_name(ragged);
     const std::int64_t bound = ragged.chunks[ragged.ragged_axis];
     const auto grown = facts_.bounds.find(name);

@@ -18,7 +18,7 @@ enum class Evidence : std::uint8_t {
   own_account,  // the host allocator refused: exact
   own_limit,    // the worker hit its own limit (malloc counted, RLIMIT_DATA)
   own_bound,    // a result was larger than a guessed or user-given shape bound
-  host,         // the machine was full, not this task
+  host,         // the machine was full, not this task: its killer, or a mapping within the limit that was refused
   unknown       // it died
 };
 std::string to_string(Evidence evidence);
@@ -40,7 +40,8 @@ struct TaskEvent {
   Evidence evidence = Evidence::none;
   std::uint64_t needed = 0;              // uncertain bytes that would have sufficed up to here; wants_growth: bytes wanted
   std::uint64_t peak = 0;                // measured bytes above baseline (VmHWM in workers, the account on threads)
-  std::optional<std::int64_t> bound_needed;  // own_bound: the extent that was needed
+  std::optional<std::int64_t> bound_needed;  // own_bound: the extent that was needed ...
+  std::optional<std::int64_t> bound_output;  // ... along the ragged axis of this output of the function
   double seconds = 0;                    // wall time of the attempt
   std::string text;                      // log
 };

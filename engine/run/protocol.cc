@@ -247,7 +247,8 @@ std::string encode(const Finished& finished) {
   Encoder to(Type::finished);
   const TaskEvent& event = finished.event;
   to.put(event.what).put(event.evidence).put(event.needed).put(event.peak).put(event.seconds);
-  to.put(static_cast<std::uint8_t>(event.bound_needed.has_value())).put(event.bound_needed.value_or(0));
+  for (const auto& bound : {event.bound_needed, event.bound_output})
+    to.put(static_cast<std::uint8_t>(bound.has_value())).put(bound.value_or(0));
   put_error(to, event.error);
   put_result(to, event.result);
   to.put(finished.baseline).put(finished.kept);
@@ -263,9 +264,11 @@ Finished decode_finished(std::span<const char> payload) {
   event.needed = from.get<std::uint64_t>();
   event.peak = from.get<std::uint64_t>();
   event.seconds = from.get<double>();
-  const bool has_bound = from.get_bool();
-  const auto bound = from.get<std::int64_t>();
-  if (has_bound) event.bound_needed = bound;
+  for (auto* bound : {&event.bound_needed, &event.bound_output}) {
+    const bool is_there = from.get_bool();
+    const auto value = from.get<std::int64_t>();
+    if (is_there) *bound = value;
+  }
   event.error = get_error(from);
   event.result = get_result(from);
   finished.baseline = from.get<std::uint64_t>();

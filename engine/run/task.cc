@@ -268,7 +268,8 @@ class TaskRun {
       call.out.push_back(window_of(buffer).view);
       call.produced.push_back(call.out.back().shape);
     }
-    if (order_.splits > 1 && step.phase == Phase::map && is_estimated(kernel, kernel.memory(call.phase, call.block.shape)))
+    if (order_.splits > 1 && step.phase == Phase::map &&
+        is_estimated(kernel, kernel.memory(call.phase, call.block.shape)))
       run_in_pieces(kernel, call, order_.splits, [&](KernelCall& piece) { run_kernel(kernel, piece); });
     else
       run_kernel(kernel, call);
@@ -303,8 +304,8 @@ class TaskRun {
     return declared.uncertain > 0 || declared.unknown || kernel.foreign() || kernel.spec().extra_memory.has_value();
   }
 
-  // A refusal by the call's own account is exact evidence. A plugin's host has said so already, in bytes that the call's
-  // account would hold; what escalation counts are the uncertain ones among them.
+  // A refusal by the call's own account is exact evidence. A plugin's host has said so already, in bytes that the
+  // call's account would hold; what escalation counts are the uncertain ones among them.
   static void add_evidence(Error& error, const MemoryAccount& memory, const CallMemory& declared) {
     const auto said = [&](std::string_view key) {
       const auto found = std::find_if(error.context().begin(), error.context().end(),
@@ -442,7 +443,10 @@ TaskResult run_task(const Plan& plan, const TaskOrder& order, MemoryAccount& acc
   } catch (const Error& error) {
     throw located(error);
   } catch (const std::bad_alloc&) {
-    throw located(Error(ErrorKind::over_budget, "the operating system refused memory that the task was allowed"));
+    throw located(
+        Error(ErrorKind::over_budget,
+              "the operating system refused memory that the task was allowed: something else fills the machine",
+              {{"evidence", to_string(Evidence::host)}}));
   } catch (const std::exception& error) {
     throw located(Error(ErrorKind::plugin, std::string("an unexpected exception: ") + error.what()));
   }

@@ -58,6 +58,7 @@ void describe_failure(TaskEvent& event, Error error) {
     event.evidence = evidence_from(*evidence);
     event.needed = number<std::uint64_t>(error.context(), "needed_uncertain").value_or(0);
     event.bound_needed = number<std::int64_t>(error.context(), "bound_needed");
+    event.bound_output = number<std::int64_t>(error.context(), "bound_output");
     if (event.bound_needed) event.evidence = Evidence::own_bound;
   }
   event.error = std::move(error);

@@ -4,8 +4,8 @@
 
 namespace cuboid {
 
-// Fills what, error, evidence, needed and bound_needed. An error that bears evidence ("evidence", "needed_uncertain",
-// "bound_needed" in its context: see run_task()) says that memory or a bound was exceeded; any other is a failure.
+// Fills what, error, evidence, needed and bound_*. An error that bears evidence ("evidence", "needed_uncertain",
+// "bound_needed", "bound_output" in its context: see run_task()) says that memory or a bound was exceeded; any other is a failure.
 void describe_failure(TaskEvent& event, Error error);
 // The inverse of to_string(Evidence), underscores read as hyphens; Evidence::unknown for any other text.
 Evidence evidence_from(std::string_view text);

@@ -1,6 +1,9 @@
 #include "engine/worker/counted_malloc.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -142,6 +145,26 @@ void* memalign(std::size_t alignment, std::size_t bytes) {
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return memalign(alignment, bytes); }
 void* valloc(std::size_t bytes) { return memalign(4096, bytes); }
 void* pvalloc(std::size_t bytes) { return memalign(4096, (bytes + 4095) / 4096 * 4096); }
+
+void* mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  using namespace cuboid::counted_malloc;
+  const auto map = [&] {
+    return reinterpret_cast<void*>(::syscall(SYS_mmap, at, bytes, protection, flags, file, offset));
+  };
+  void* memory = map();
+  if (memory != MAP_FAILED || errno != ENOMEM) return memory;
+  Gate* gate = the_gate.load(std::memory_order_acquire);
+  if (!gate || inside) return memory;
+  {
+    const LetThrough guard;
+    if (!gate->extend_mappings(bytes)) return errno = ENOMEM, MAP_FAILED;
+  }
+  return map();
+}
+
+void* mmap64(void* at, std::size_t bytes, int protection, int flags, int file, off64_t offset) noexcept {
+  return mmap(at, bytes, protection, flags, file, offset);
+}
 
 int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
   if (alignment < sizeof(void*) || (alignment & (alignment - 1)) != 0) return EINVAL;

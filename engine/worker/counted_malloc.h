@@ -1,6 +1,9 @@
 // The worker's own malloc family: what every library that the worker loads calls, plugins and their threads included.
 // Bytes are counted from the first instruction; while a gate is set, use beyond what it allowed waits for its word.
 // glibc does the allocating. 12-23 ns a pair of malloc and free. Built with a sanitizer nothing is counted.
+//
+// Also its mmap, for those who take memory past malloc. Mappings are not counted: RLIMIT_DATA limits them; but a refusal
+// is known to be one, and can be turned into a grant.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +21,9 @@ class Gate {
   virtual void shrink(std::int64_t above) noexcept = 0;
   // The operating system refused where the gate had not.
   virtual void system_refused(std::int64_t above) noexcept = 0;
+  // A mapping that somebody makes by himself was refused, for RLIMIT_DATA or for lack of memory. Raises the limit and
+  // returns true (it is tried once more), or returns false, and it fails.
+  virtual bool extend_mappings(std::size_t bytes) noexcept = 0;
 };
 
 // While one lives, what its thread allocates is let through: for code that the gate itself may be waiting for.

@@ -55,6 +55,7 @@ class OpenGate final : public cuboid::counted_malloc::Gate {
   bool extend(std::int64_t) noexcept override { return true; }
   void shrink(std::int64_t) noexcept override {}
   void system_refused(std::int64_t) noexcept override {}
+  bool extend_mappings(std::size_t) noexcept override { return false; }
 };
 
 cuboid::check::HeapMeter heap_meter() {

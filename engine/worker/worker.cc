@@ -112,7 +112,8 @@ class Worker {
         event.what = TaskEvent::What::failed;
         event.error = Error(ErrorKind::cancelled, "the task was cancelled", event.error->context());
       } else if (surroundings.refused() &&
-                 (event.what == TaskEvent::What::failed || event.evidence == Evidence::unknown)) {
+                 (event.what == TaskEvent::What::failed || event.evidence == Evidence::unknown ||
+                  event.evidence == Evidence::host)) {
         event.what = TaskEvent::What::exceeded;
         event.evidence = Evidence::own_limit;
         event.needed = *surroundings.refused();

@@ -143,6 +143,14 @@ void WorkerTask::shrink(std::int64_t above) noexcept {
   counted_malloc::allow(kOutsideSlack + charged_);
 }
 
+bool WorkerTask::extend_mappings(std::size_t bytes) noexcept {
+  try {
+    return ask(allowance_ + bytes, Evidence::own_limit);
+  } catch (...) {
+    return false;
+  }
+}
+
 // RLIMIT_DATA was hit: the call took memory that neither the account nor the counting of malloc saw.
 void WorkerTask::system_refused(std::int64_t above) noexcept {
   try {

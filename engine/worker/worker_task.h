@@ -37,6 +37,7 @@ class WorkerTask final : public TaskMonitor, private counted_malloc::Gate {
   bool extend(std::int64_t above) noexcept override;
   void shrink(std::int64_t above) noexcept override;
   void system_refused(std::int64_t above) noexcept override;
+  bool extend_mappings(std::size_t bytes) noexcept override;
 
   bool ask(std::uint64_t wanted, Evidence evidence);
   bool within_outside_limit(std::int64_t above);

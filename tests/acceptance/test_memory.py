@@ -87,6 +87,23 @@ def check_repeats(found, tile, shape):
     assert np.count_nonzero(within) == tiles * len(expected)
 
 
+@pytest.mark.parametrize("function, params, tasks", [
+    ("filter.gaussian", {"sigma": 256}, 2),  # a halo of half a chunk
+    ("sky.sources", {"threshold": 4, "radius": 5}, 3)])
+def test_a_plugins_task_takes_what_was_projected(tmp_path, function, params, tasks):
+    """In a worker, of data that no codec makes smaller: the rise of its resident memory, never far below the projection."""
+    arrays.write(tmp_path / "x.zarr", np.random.default_rng(3).normal(size=(6144, 2048)), (2048, 2048))
+    pipeline = pipelines.write(tmp_path, arrays={"x": "x.zarr"}, memory="1GiB",
+                               steps={"s": {"call": function, "args": ["x"], "params": params}},
+                               store={"s": "out/s.zarr"})
+    stage = cuboid("run", pipeline, "--workers", 1, "--json").stage("s")
+    projected, peak = stage["projected_bytes"], stage["peak_bytes"]
+    print(f"{function}: projected {projected / MIB:.1f} MiB, measured {peak / MIB:.1f}")
+    assert stage["tasks"] == tasks and projected > 32 * MIB
+    assert peak <= projected + MIB
+    assert projected <= 1.3 * peak
+
+
 def test_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path, grey):
     arrays.write(tmp_path / "image.zarr", np.tile(grey, (2, 2)))  # one chunk of 28 MB
     pipeline = pipelines.catalogue(tmp_path, "image.zarr", colour=False)

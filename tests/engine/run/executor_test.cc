@@ -387,9 +387,24 @@ TEST_P(WorkerExecutorTest, an_abort_after_a_refusal_is_a_matter_of_memory) {
 TEST_P(WorkerExecutorTest, mappings_of_its_own_meet_the_limit_of_the_system) {
   const auto executor = make({{"fake.map", 512 * kMiB, 4 * kMiB}, {"fake.map", 4 * kMiB, 4 * kMiB}});
   executor->submit(order(0, 0, 4 * kMiB));
-  TaskEvent event = wait_for_end(*executor);
-  ASSERT_EQ(event.what, What::failed);
+  TaskEvent event = wait_for(*executor, What::wants_growth);
+  ASSERT_EQ(event.what, What::wants_growth);
+  EXPECT_EQ(event.evidence, Evidence::own_limit);
+  EXPECT_EQ(event.needed, 516 * kMiB);
+  executor->refuse(event.order);
+  event = wait_for_end(*executor);
+  ASSERT_EQ(event.what, What::exceeded) << "a matter of memory, not of the function";
+  EXPECT_EQ(event.evidence, Evidence::own_limit);
+  EXPECT_EQ(event.needed, 516 * kMiB);
   EXPECT_THAT(event.error->message(), HasSubstr("refused a mapping"));
+
+  executor->submit(order(0, 0, 4 * kMiB));
+  event = wait_for(*executor, What::wants_growth);
+  ASSERT_EQ(event.what, What::wants_growth);
+  executor->grow(event.order, 520 * kMiB, 516 * kMiB);
+  event = wait_for_end(*executor);
+  EXPECT_EQ(event.what, What::done) << "the mapping that was refused is made after all";
+
   executor->submit(order(1, 0, 4 * kMiB));
   event = wait_for_end(*executor);
   EXPECT_EQ(event.what, What::done);

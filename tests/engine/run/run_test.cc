@@ -181,6 +181,105 @@ TEST_F(RunTest, AFullMachineIsNotTheBlocksFault) {
   EXPECT_THAT(std::vector(beside.begin() + 1, beside.end()), testing::ElementsAre(1, 1, 1)) << "alone, same size";
 }
 
+// Of a built-in function too: it keeps to its projection, and something else had taken the memory.
+TEST_F(RunTest, AMachineThatIsFullAllTheTimeParksTheBlockAtItsSize) {
+  for (const char* function : {"fake.exact", "fake.guess"}) {
+    const Folder folder;
+    const Array array = fake::call(function, folder.source({128, 128}, {32, 32}), "step", mib(8));
+    Script script;
+    std::vector<std::uint64_t> limits;
+    script.outcome = [&](const Plan& plan, const TaskOrder& order) {
+      if (order.block != 2) return fake::done(plan, order);
+      limits.push_back(order.limit);
+      EXPECT_EQ(script.running.size(), limits.size() == 1 ? script.running.size() : 1u) << "alone";
+      return fake::exceeded(order, 0, Evidence::host);
+    };
+    const RunResult result = fake::run(fake::request(folder, array), script);
+    EXPECT_EQ(result.exit_code, 4) << function;
+    EXPECT_THAT(limits, testing::ElementsAre(limits[0], limits[0], limits[0], limits[0]))
+        << "once, and three times more";
+    EXPECT_EQ(stage_of(result, "step").tasks_done, 15);
+    EXPECT_THAT(result.error->message(), HasSubstr("machine was full"));
+  }
+}
+
+// --- the ladder's stops
+
+TEST_F(RunTest, AttemptsAreCountedAndTheLastOneIsAloneWithTheCap) {
+  Script script;
+  std::vector<std::uint64_t> limits;
+  std::size_t beside = 0;
+  script.outcome = [&](const Plan& plan, const TaskOrder& order) {
+    if (order.block != 5) return fake::done(plan, order);
+    limits.push_back(order.limit);
+    beside = script.running.size();
+    return fake::exceeded(order, order.allowance + MiB);
+  };
+  RunOptions options;
+  options.on_exceed.max_task_memory = 200 * MiB;
+  const RunResult result = fake::run(fake::request(folder_, guess_), script, options);
+  EXPECT_EQ(result.exit_code, 4);
+  const std::uint64_t around = limits.at(0) - 8 * MiB;
+  EXPECT_THAT(limits, testing::ElementsAre(around + 8 * MiB, around + 16 * MiB, around + 32 * MiB, 200 * MiB));
+  EXPECT_EQ(beside, 1u) << "alone";
+  EXPECT_EQ(stage_of(result, "guess").attempts, 15 + 4);
+  EXPECT_EQ(stage_of(result, "guess").tasks_retried, 1);
+  EXPECT_EQ(stage_of(result, "guess").parked, 1);
+  EXPECT_NEAR(stage_of(result, "guess").seconds_lost, 4 * 0.02, 1e-9) << "the time of every failed attempt";
+  EXPECT_THAT(result.error->message(), HasSubstr("attempts"));
+}
+
+TEST_F(RunTest, NoAttemptIsMadeThatCannotGiveMore) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 5 ? fake::exceeded(order, 60 * MiB) : fake::done(plan, order);
+  };
+  RunOptions options;
+  options.on_exceed.max_task_memory = 20 * MiB;
+  const RunResult result = fake::run(fake::request(folder_, guess_), script, options);
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(stage_of(result, "guess").attempts, 16) << "it says that it needs more than the cap";
+  EXPECT_THAT(result.error->message(), HasSubstr("--max-task-memory"));
+}
+
+TEST_F(RunTest, TheSamePeakTwiceIsNoMatterOfMemory) {
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    if (order.block != 5) return fake::done(plan, order);
+    TaskEvent event = fake::exceeded(order, 0, Evidence::own_limit);
+    event.peak = 7 * MiB;
+    return event;
+  };
+  const RunResult result = fake::run(fake::request(folder_, guess_), script);
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_EQ(stage_of(result, "guess").attempts, 15 + 2);
+  EXPECT_THAT(result.error->message(), HasSubstr("same memory"));
+}
+
+TEST_F(RunTest, WhatIsNoMatterOfMemoryIsNeverGivenMore) {
+  TaskEvent late;
+  late.what = TaskEvent::What::timed_out;
+  late.error = Error(ErrorKind::plugin, "no progress for 1000 ms");
+  for (const auto& [attempts, outcome] : std::vector<std::pair<std::size_t, TaskEvent>>{
+           {2, fake::died({})}, {1, fake::failed({}, ErrorKind::plugin)}, {1, late}}) {
+    const Folder folder;
+    Script script;
+    std::vector<std::uint64_t> limits;
+    script.outcome = [&, outcome = outcome](const Plan& plan, const TaskOrder& order) {
+      if (order.block != 5) return fake::done(plan, order);
+      limits.push_back(order.limit);
+      TaskEvent event = outcome;
+      event.order = order;
+      return event;
+    };
+    const Array guess = fake::call("fake.guess", folder.source({128, 128}, {32, 32}), "guess", mib(8));
+    const RunResult result = fake::run(fake::request(folder, guess), script);
+    EXPECT_EQ(result.exit_code, 5);
+    EXPECT_EQ(limits, std::vector(attempts, limits.at(0))) << outcome.error->message();
+    EXPECT_EQ(stage_of(result, "guess").tasks_done, 15);
+  }
+}
+
 TEST_F(RunTest, ADeathGetsOneRepeatThenIsCondemned) {
   Script script;
   script.outcome = [](const Plan& plan, const TaskOrder& order) {
