@@ -39,7 +39,10 @@ void print_json(const nlohmann::json& json) {
 
 void print_error(const Error& error, bool json) {
   if (json) {
-    print_json({{"error", error_json(error)}});
+    try {
+      print_json({{"error", error_json(error)}});
+    } catch (const Error&) {  // nobody reads standard output any more: the exit code still tells
+    }
     return;
   }
   // Where it happened; other context is for programs.
