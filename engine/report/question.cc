@@ -10,22 +10,6 @@
 namespace cuboid {
 namespace {
 
-const char* word_of(Choice::What what) {
-  switch (what) {
-    case Choice::What::grow:
-      return "grow";
-    case Choice::What::alone:
-      return "alone";
-    case Choice::What::split:
-      return "split";
-    case Choice::What::park:
-      return "park";
-    case Choice::What::stop:
-      return "stop";
-  }
-  return "?";
-}
-
 std::string meaning(const Choice& choice, const Question& question) {
   std::string text;
   switch (choice.what) {
@@ -61,7 +45,7 @@ std::string what_is_accepted(const Question& question) {
   std::string text = "answer `yes`";
   if (offers(question, Choice::What::grow)) text += ", a size such as 256MiB";
   for (const Choice& choice : question.choices)
-    if (choice.what != Choice::What::grow) text += std::string(", `") + word_of(choice.what) + "`";
+    if (choice.what != Choice::What::grow) text += std::string(", `") + to_string(choice.what) + "`";
   return text + "; with a trailing ! for always";
 }
 
@@ -90,7 +74,7 @@ std::string question_text(const Question& question, const TextStyle& style) {
     } else if (choice.what == Choice::What::grow) {
       lines.emplace_back(format_size(choice.bytes), meaning(choice, question));
     } else {
-      lines.emplace_back(word_of(choice.what), meaning(choice, question));
+      lines.emplace_back(to_string(choice.what), meaning(choice, question));
     }
   }
   if (offers(question, Choice::What::grow)) lines.emplace_back("a size", "that much instead, such as 256MiB");
@@ -119,7 +103,7 @@ ParsedAnswer parse_answer(const Question& question, const std::string& line) {
     if (!question.choices.empty()) answer.choice = question.choices[0];
   } else {
     for (const Choice& choice : question.choices)
-      if (choice.what != Choice::What::grow && word == word_of(choice.what)) answer.choice = choice;
+      if (choice.what != Choice::What::grow && word == to_string(choice.what)) answer.choice = choice;
     if (!answer.choice && !word.empty() && word[0] >= '0' && word[0] <= '9' && offers(question, Choice::What::grow)) {
       try {
         std::string size = original.substr(0, original.find_last_not_of(" \t\r!") + 1);
@@ -149,6 +133,16 @@ ParsedAnswer parse_answer(const Question& question, const std::string& line) {
 void TerminalDecider::ask(const Question& question) {
   open_.push_back(question);
   if (!shown_) show_next();
+}
+
+void TerminalDecider::withdraw(int id) {
+  std::erase_if(answers_, [id](const Answer& answer) { return answer.id == id; });
+  const bool on_screen = shown_ && !open_.empty() && open_.front().id == id;
+  std::erase_if(open_, [id](const Question& question) { return question.id == id; });
+  if (!on_screen) return;
+  shown_ = false;
+  terminal_.end_prompt();
+  show_next();
 }
 
 void TerminalDecider::show_next() {

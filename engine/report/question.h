@@ -27,6 +27,7 @@ class TerminalDecider : public Decider {
  public:
   TerminalDecider(Terminal& terminal, int input) : terminal_(terminal), input_(input) {}
   void ask(const Question& question) override;
+  void withdraw(int id) override;
   int descriptor() const override { return closed_ ? -1 : input_; }
   std::vector<Answer> answers() override;
 

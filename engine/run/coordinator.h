@@ -167,6 +167,7 @@ class Coordinator {
   bool grow(Running& running, std::uint64_t allowance);
   void ask(TaskRef task, const Next& proposed, const TaskEvent& event, bool held);
   void answer(const Decider::Answer& answer);
+  void settle(Asked asked, const Choice& choice);
   void answer_held(Asked& asked, Running& running, const Choice& choice);
   void apply_choice(TaskRef task, const Choice& choice, const Next& proposed, const TaskEvent& event);
   void drop_questions();

@@ -21,22 +21,6 @@ std::string outcome_name(TaskEvent::What what) {
   }
 }
 
-std::string choice_name(Choice::What what) {
-  switch (what) {
-    case Choice::What::grow:
-      return "grow";
-    case Choice::What::alone:
-      return "alone";
-    case Choice::What::split:
-      return "split";
-    case Choice::What::park:
-      return "park";
-    case Choice::What::stop:
-      return "stop";
-  }
-  return "park";
-}
-
 bool storage_failed(const TaskEvent& event) {
   if (event.what != TaskEvent::What::failed || !event.error) return false;
   const ErrorKind kind = event.error->kind();
@@ -86,7 +70,7 @@ void Coordinator::on_failed(TaskEvent& event) {
   event.order = running.order;  // the grant may have grown
   const TaskRef task{event.order.stage, event.order.block};
   StageRun& run = run_of(task.stage);
-  if (running.question) questions_.erase(*running.question);
+  if (running.question && questions_.erase(*running.question) > 0) setup_.options.decider->withdraw(*running.question);
   if (event.error && event.error->kind() == ErrorKind::cancelled && stopping_) return;
   run.result->seconds_lost += event.seconds;
   const std::uint64_t peak_u = run.estimated ? measured_u(event) : 0;
@@ -271,7 +255,8 @@ void Coordinator::ask(TaskRef task, const Next& proposed, const TaskEvent& event
     c.what = what;
     c.bytes = bytes;
     c.concurrency = at_once;
-    c.total = question.total_now - (held ? event.order.limit : 0) + bytes;
+    c.total = what == Choice::What::alone ? base() + (of.isolated ? baselines_.worker : 0) + bytes
+                                          : question.total_now - (held ? event.order.limit : 0) + bytes;
     if (mean >= 0 && at_once > 0) c.seconds = mean * static_cast<double>(left) / at_once;
     question.choices.push_back(c);
   };
@@ -309,11 +294,26 @@ void Coordinator::answer(const Decider::Answer& given) {
   }
   StageRun& run = run_of(asked.task.stage);
   journal_.add_answer(
-      {stage(asked.task.stage).name, asked.task.block, choice_name(choice.what), choice.bytes, choice.always});
+      {stage(asked.task.stage).name, asked.task.block, to_string(choice.what), choice.bytes, choice.always});
+  const int step = asked.task.stage;
   if (choice.always) run.always = choice;
+  settle(std::move(asked), choice);
+  if (!choice.always) return;
+  // What else of this step waits for an answer has it now. Settling may ask anew: only what is open already counts.
+  std::vector<int> open;
+  for (const auto& [id, other] : questions_)
+    if (other.task.stage == step) open.push_back(id);
+  for (const int id : open) {
+    auto other = questions_.extract(id);
+    if (!other) continue;
+    setup_.options.decider->withdraw(id);
+    settle(std::move(other.mapped()), choice);
+  }
+}
+
+void Coordinator::settle(Asked asked, const Choice& choice) {
   if (!asked.held) return apply_choice(asked.task, choice, asked.proposed, asked.event);
-  Running* running = find_running(asked.event.order);
-  if (running) answer_held(asked, *running, choice);
+  if (Running* running = find_running(asked.event.order)) answer_held(asked, *running, choice);
 }
 
 void Coordinator::answer_held(Asked& asked, Running& running, const Choice& choice) {
@@ -364,6 +364,7 @@ void Coordinator::apply_choice(TaskRef task, const Choice& choice, const Next& p
 
 void Coordinator::drop_questions() {
   for (auto& [id, asked] : questions_) {
+    setup_.options.decider->withdraw(id);
     if (!asked.held) {
       park(asked.task, 4, "the run stopped before the question was answered", asked.event);
       continue;

@@ -51,6 +51,7 @@ struct Choice {
   double seconds = -1;         // estimated time for the rest of the stage; < 0: unknown
   bool always = false;         // an answer: for the rest of this step's failures too
 };
+const char* to_string(Choice::What what);  // the word by which it is answered and journaled
 struct Question {
   int id = 0;
   std::string stage, function;
@@ -69,6 +70,8 @@ class Decider {
  public:
   virtual ~Decider() = default;
   virtual void ask(const Question& question) = 0;
+  // The question has been settled otherwise: no answer is wanted any more.
+  virtual void withdraw(int id) = 0;
   // A descriptor that becomes readable when an answer may be there; -1: only poll with answers().
   virtual int descriptor() const { return -1; }
   struct Answer {

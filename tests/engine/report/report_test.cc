@@ -298,6 +298,27 @@ TEST(TerminalDecider, AsksOneAtATimeAndNeverWaits) {
   EXPECT_EQ(decider.descriptor(), -1);
 }
 
+TEST(TerminalDecider, WithdrawnQuestionsLeaveTheScreen) {
+  Pipe screen, keys;
+  Terminal terminal(screen.ends[1], true);
+  TerminalDecider decider(terminal, keys.ends[0]);
+  Question first = question(), second = question(), third = question();
+  second.id = 8;
+  second.block = 6;
+  third.id = 9;
+  third.block = 7;
+  for (const Question& each : {first, second, third}) decider.ask(each);
+  screen.take();
+  decider.withdraw(8);
+  EXPECT_EQ(screen.take(), "") << "it was not on the screen yet";
+  decider.withdraw(7);
+  EXPECT_THAT(screen.take(), HasSubstr("block 7"));
+  keys.put("park\n");
+  const auto answers = decider.answers();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].id, 9);
+}
+
 TEST(TerminalDecider, LinesStayAboveTheQuestion) {
   Pipe screen;
   Terminal terminal(screen.ends[1], true);

@@ -58,7 +58,9 @@ class Decisions final : public Decider {
  public:
   std::function<std::optional<Choice>(const Question&)> reply;  // nullopt: never answers
   std::vector<Question> asked;
+  std::vector<int> withdrawn;
   void ask(const Question& question) override;
+  void withdraw(int id) override { withdrawn.push_back(id); }
   std::vector<Answer> answers() override { return std::exchange(answers_, {}); }
 
  private:

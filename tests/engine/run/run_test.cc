@@ -411,6 +411,51 @@ TEST_F(RunTest, AnAnswerForAlwaysIsAskedForOnce) {
   EXPECT_LE(decider.asked.size(), 2u) << "two may be out before the first answer";
 }
 
+// Two calls are held at once; the person answers one, for always, and leaves.
+TEST_F(RunTest, AnAnswerForAlwaysSettlesWhatIsOpenAlready) {
+  for (const bool held : {true, false}) {
+    const Folder folder;
+    const Array guess = fake::call("fake.guess", folder.source({128, 128}, {32, 32}), "guess", mib(8));
+    fake::Decisions decider;
+    decider.reply = [&](const Question& q) {
+      if (decider.asked.size() < 2) return std::optional<Choice>();
+      return std::optional<Choice>({Choice::What::grow, q.choices.at(0).bytes, 0, 0, -1, true});
+    };
+    RunOptions options = with_policy(ExceedAction::ask);
+    options.decider = &decider;
+    Script script;
+    script.outcome = [held](const Plan& plan, const TaskOrder& order) {
+      if (order.block < 14 || order.attempt > 1) return fake::done(plan, order);
+      return held ? fake::wants_growth(order, 30 * MiB) : fake::exceeded(order, 30 * MiB);
+    };
+    const RunResult result = fake::run(fake::request(folder, guess), script, options);
+    EXPECT_EQ(result.exit_code, 0) << "held " << held;
+    EXPECT_EQ(decider.asked.size(), 2u);
+    EXPECT_EQ(decider.withdrawn, std::vector<int>{decider.asked[0].id});
+    EXPECT_EQ(held ? stage_of(result, "guess").tasks_grown : stage_of(result, "guess").tasks_retried, 2);
+  }
+}
+
+TEST_F(RunTest, TheQuestionOffersNoMoreThanTheBudget) {
+  fake::Decisions decider;
+  decider.reply = [](const Question&) { return std::optional<Choice>({Choice::What::park, 0, 0, 0, -1, false}); };
+  RunOptions options = with_policy(ExceedAction::ask);
+  options.decider = &decider;
+  Script script;
+  script.outcome = [](const Plan& plan, const TaskOrder& order) {
+    return order.block == 1 ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+  };
+  const PlanRequest request = fake::request(folder_, guess_);
+  fake::run(request, script, options);
+  ASSERT_EQ(decider.asked.size(), 1u);
+  int alone = 0;
+  for (const Choice& choice : decider.asked[0].choices) {
+    EXPECT_LE(choice.total, request.options.budget) << to_string(choice.what);
+    alone += choice.what == Choice::What::alone;
+  }
+  EXPECT_EQ(alone, 1);
+}
+
 TEST_F(RunTest, AnswersParkAndStop) {
   for (const auto what : {Choice::What::park, Choice::What::stop}) {
     const Folder folder;
