@@ -22,15 +22,6 @@ Shape index_shape(const Grid& grid) {
   return shape;
 }
 
-// Steps `index` through a box of indices in C order; false after the last one.
-bool advance(Shape& index, const Box& range) {
-  for (std::size_t axis = index.size(); axis-- > 0;) {
-    if (++index[axis] < range.end(axis)) return true;
-    index[axis] = range.origin[axis];
-  }
-  return false;
-}
-
 }  // namespace
 
 struct Sharding::Index {

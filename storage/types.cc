@@ -107,6 +107,14 @@ Box hull(const Box& a, const Box& b) {
   return both;
 }
 
+bool advance(Shape& index, const Box& range) {
+  for (std::size_t axis = index.size(); axis-- > 0;) {
+    if (++index[axis] < range.end(axis)) return true;
+    index[axis] = range.origin[axis];
+  }
+  return false;
+}
+
 Shape contiguous_strides(const Shape& shape, std::size_t item_size) {
   Shape strides(shape.size());
   std::int64_t stride = static_cast<std::int64_t>(item_size);

@@ -58,6 +58,9 @@ Box intersect(const Box& a, const Box& b);
 // The smallest box that holds both.
 Box hull(const Box& a, const Box& b);
 
+// Steps `index` through a box of indices in C order; false after the last one, with `index` at the first again.
+bool advance(Shape& index, const Box& range);
+
 // C-order strides of a shape, in bytes.
 Shape contiguous_strides(const Shape& shape, std::size_t item_size);
 

@@ -42,15 +42,6 @@ void check_node_names(const std::string& path) {
   }
 }
 
-// Steps `index` through a box of indices in C order; false after the last one.
-bool advance(Shape& index, const Box& range) {
-  for (std::size_t axis = index.size(); axis-- > 0;) {
-    if (++index[axis] < range.end(axis)) return true;
-    index[axis] = range.origin[axis];
-  }
-  return false;
-}
-
 }  // namespace
 
 struct ZarrArray::State {

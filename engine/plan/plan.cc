@@ -125,14 +125,12 @@ std::vector<std::int64_t> producing_blocks(const Plan& plan, int array, const Bo
       high[axis] = std::clamp<std::int64_t>(std::max(a, b), 0, count - 1);
     }
   }
+  Box range{low, high};
+  for (std::size_t axis = 0; axis < low.size(); ++axis) range.shape[axis] = high[axis] - low[axis] + 1;
   Shape index = low;
-  for (;;) {
+  do {
     blocks.push_back(grid.linear(index));
-    std::size_t axis = index.size();
-    while (axis > 0 && index[axis - 1] == high[axis - 1]) index[axis - 1] = low[axis - 1], --axis;
-    if (axis == 0) break;
-    ++index[axis - 1];
-  }
+  } while (advance(index, range));
   return blocks;
 }
 

@@ -45,6 +45,19 @@ TEST(Boxes, intersect_and_hull) {
   EXPECT_FALSE(Box::whole({}).empty());
 }
 
+TEST(Boxes, advance_walks_in_C_order_and_returns_to_the_start) {
+  const Box range{{2, 0, 5}, {2, 1, 3}};
+  Shape index = range.origin;
+  std::vector<Shape> seen;
+  do {
+    seen.push_back(index);
+  } while (advance(index, range));
+  EXPECT_EQ(seen, (std::vector<Shape>{{2, 0, 5}, {2, 0, 6}, {2, 0, 7}, {3, 0, 5}, {3, 0, 6}, {3, 0, 7}}));
+  EXPECT_EQ(index, range.origin);
+  Shape scalar;
+  EXPECT_FALSE(advance(scalar, Box{}));
+}
+
 TEST(Grids, ragged_blocks) {
   const Grid grid({344, 403}, {128, 128});
   EXPECT_EQ(grid.counts(), (Shape{3, 4}));
