@@ -106,6 +106,13 @@ class Chain final : public CodecChain {
   std::size_t encoded_bound() const override { return moves_.back().encoded_bound; }
   std::size_t encode_scratch() const override { return encode_scratch_; }
   std::size_t decode_scratch() const override { return decode_scratch_; }
+  bool ranged() const override {
+    const Plan plan = decode_plan();
+    return moves_.size() == plan.first + 1 && !layout_->permuted() && moves_.back().stage->ranged();
+  }
+  std::size_t range_scratch() const override {
+    return ranged() ? moves_.back().stage->range_scratch(moves_.back().decoded_bound) : 0;
+  }
   bool identity() const override { return identity_ && layout_->identity(); }
   bool writable() const override { return writable_; }
   bool fixed_size() const override { return fixed_size_; }
@@ -167,6 +174,15 @@ class Chain final : public CodecChain {
                                           std::to_string(chunk.size()));
     }
     if (plan.swap_in_chunk) layout_->swap_in_place(chunk);
+  }
+
+  void decode_range(std::span<const std::byte> encoded, std::span<std::byte> chunk, std::size_t begin, std::size_t end,
+                    MemoryAccount& account) const override {
+    check_chunk(chunk.size());
+    const Move& move = moves_.back();
+    for (std::size_t n = 0; n < move.checksums; ++n) encoded = verified(encoded);
+    move.stage->decode_range(encoded, chunk, begin, end, account);
+    if (decode_plan().swap_in_chunk) layout_->swap_in_place(chunk.subspan(begin, end - begin));
   }
 
  private:

@@ -41,6 +41,13 @@ class CodecChain {
   // Decodes into exactly the chunk's bytes. Any mismatch of length, checksum or content is Error{corrupt}. Never
   // allocates what an untrusted header asks for.
   virtual void decode(std::span<const std::byte> encoded, std::span<std::byte> chunk, MemoryAccount& account) const = 0;
+  // True where decode_range() takes less than decode(): the chain can leave out bytes that are not wanted.
+  virtual bool ranged() const = 0;
+  // Where ranged(): decodes into `chunk`, which has all of the chunk's bytes, at least those of [begin, end); others are
+  // left undefined. Faults as decode(), as far as what it looks at tells.
+  virtual void decode_range(std::span<const std::byte> encoded, std::span<std::byte> chunk, std::size_t begin,
+                            std::size_t end, MemoryAccount& account) const = 0;
+  virtual std::size_t range_scratch() const = 0;
   // True where stored bytes are the chunk's bytes, so that reading may go straight to the destination.
   virtual bool identity() const = 0;
   // False where some codec is read only: encode() throws Error{unsupported}.

@@ -38,6 +38,13 @@ class CodecStage {
   // Fills the front of `to` and returns the length; Error{corrupt} where the content needs more than to.size() bytes.
   virtual std::size_t decode(std::span<const std::byte> from, std::span<std::byte> to,
                              MemoryAccount& account) const = 0;
+
+  // True where a part of the decoded bytes can be had without decoding all of them.
+  virtual bool ranged() const { return false; }
+  // Where ranged(): fills at least the bytes [begin, end) of `to`, which is as long as the whole decoded value must be.
+  virtual void decode_range(std::span<const std::byte> /*from*/, std::span<std::byte> /*to*/, std::size_t /*begin*/,
+                            std::size_t /*end*/, MemoryAccount& /*account*/) const {}
+  virtual std::size_t range_scratch(std::size_t /*decoded*/) const { return 0; }
 };
 
 // A codec's "configuration": every value is checked, every key must have been asked for. Errors name codec and key.

@@ -74,6 +74,8 @@ class ZarrArray {
   // Reads a box into `into` (same shape, any strides). Missing chunks read as fill. Chunks inside the box are decoded
   // in place where strides allow. Throws Error{corrupt | io} with array, chunk and file.
   void read(const Box& box, const View& into, MemoryAccount& account) const;
+  // True where reading part of a chunk leaves out what lies before and behind it in C order, rather than decoding all.
+  bool reads_ranges() const;
   // The box of whole write-chunks at `chunk_index`, from a view of its extents clipped at the array; padded with fill.
   // skip_fill: an all-fill chunk is not stored (compared bitwise) and a stored one is erased.
   Written write_chunk(const Shape& chunk_index, const ConstView& from, MemoryAccount& account, bool skip_fill = true,

@@ -66,8 +66,19 @@ struct ZarrArray::State {
   std::string array_name() const { return path.empty() ? store->name() : store->describe(path); }
   std::string key_of(const Shape& index) const { return below(metadata.chunk_key(index)); }
 
-  // Reads the chunk at `key` into `chunk`; false where none is stored. `encoded` has room for any encoded chunk, unless
-  // the chain is the identity.
+  // Reads the chunk at `key` into `chunk`, at least its bytes [begin, end); false where none is stored. `encoded` has
+  // room for any encoded chunk, unless the chain is the identity.
+  bool read_range(const std::string& key, std::span<std::byte> chunk, std::size_t begin, std::size_t end,
+                  const Buffer& encoded, MemoryAccount& account) const {
+    if (chain->identity()) return store->read_range(key, begin, chunk.subspan(begin, end - begin)).has_value();
+    if (!chain->ranged()) return read_chunk(key, chunk, encoded, account);
+    const auto length = store->read(key, encoded.bytes());
+    if (!length) return false;
+    chain->decode_range(encoded.bytes().first(*length), chunk, begin, end, account);
+    return true;
+  }
+
+  // Reads the chunk at `key` into `chunk`; false where none is stored.
   bool read_chunk(const std::string& key, std::span<std::byte> chunk, const Buffer& encoded,
                   MemoryAccount& account) const {
     if (chain->identity()) {
@@ -142,7 +153,15 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
         continue;
       }
       if (!whole) whole = account.acquire(chunk_bytes);
-      if (read_chunk(key, whole.bytes(), encoded, account)) {
+      // The elements from the part's first to its last one, in C order: what lies before and behind is not decoded.
+      std::int64_t first = 0, last = 0;
+      for (std::size_t axis = 0; axis < rank; ++axis) {
+        first = first * extents[axis] + within[axis];
+        last = last * extents[axis] + within[axis] + part.shape[axis] - 1;
+      }
+      const std::size_t item = metadata.dtype.size;
+      if (read_range(key, whole.bytes(), static_cast<std::size_t>(first) * item,
+                     (static_cast<std::size_t>(last) + 1) * item, encoded, account)) {
         const ConstView chunk = make_view(static_cast<const std::byte*>(whole.data()), metadata.dtype, extents);
         copy_elements(chunk.sub(within, part.shape), part);
       } else {
@@ -155,6 +174,8 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
   } while (advance(index, blocks));
 }
 
+bool ZarrArray::reads_ranges() const { return state_->chain->identity() || state_->chain->ranged(); }
+
 std::size_t ZarrArray::read_memory(const Shape& extents, bool aligned) const {
   const CodecChain& chain = *state_->chain;
   const Shape& chunks = chain.partial() ? metadata().chunks : metadata().write_chunks();
@@ -162,17 +183,21 @@ std::size_t ZarrArray::read_memory(const Shape& extents, bool aligned) const {
   // A chunk is decoded in place where it lies inside the box as a whole and the box has no other elements between its
   // own: for every chunk of every such box, or else one pooled chunk is needed.
   bool in_place = extents.size() == chunks.size() && (chain.partial() || !metadata().shards);
-  bool leading = true;
-  for (std::size_t axis = 0; in_place && axis < chunks.size(); ++axis) {
+  bool whole_chunks = extents.size() == chunks.size(), leading = true;
+  for (std::size_t axis = 0; whole_chunks && axis < chunks.size(); ++axis) {
     const std::int64_t extent = std::min(extents[axis], shape[axis]);
     const bool starts_at_border = aligned || chunks[axis] == 1 || extent == shape[axis];
-    in_place = starts_at_border && shape[axis] % chunks[axis] == 0 && extent % chunks[axis] == 0 &&
-               (leading || extent == chunks[axis]);
+    whole_chunks = starts_at_border && shape[axis] % chunks[axis] == 0 && extent % chunks[axis] == 0;
+    in_place = in_place && (leading || extent == chunks[axis]);
     leading = leading && chunks[axis] == 1;
   }
+  in_place = in_place && whole_chunks;
   if (chain.partial()) return chain.read_part_memory(!in_place);
-  return (chain.identity() ? 0 : class_bytes(chain.encoded_bound()) + chain.decode_scratch()) +
-         (in_place ? 0 : class_bytes(state_->chunk_bytes));
+  const std::size_t decoding = chain.identity() ? 0 : class_bytes(chain.encoded_bound()) + chain.decode_scratch();
+  if (in_place) return decoding;
+  const std::size_t in_part =
+      chain.ranged() && !whole_chunks ? class_bytes(chain.encoded_bound()) + chain.range_scratch() : 0;
+  return std::max(decoding, in_part) + class_bytes(state_->chunk_bytes);
 }
 
 Written ZarrArray::State::write(const Shape& index, const std::string& key, const ConstView& from,

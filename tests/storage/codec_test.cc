@@ -36,6 +36,25 @@ json chain_of(const std::string& extra, const char* endian = "little") {
   return codecs;
 }
 
+// Parts of a chunk decode to what the whole has there, within the memory that the chain promises.
+void expect_ranges(const CodecChain& chain, const std::vector<std::byte>& chunk, std::span<const std::byte> encoded) {
+  constexpr std::size_t kItem = 8;  // a multiple of all item sizes here
+  const std::size_t items = chunk.size() / kItem;
+  std::mt19937 random(7);
+  for (int round = 0; round < 20 && items > 0; ++round) {
+    const std::size_t begin = round == 0 ? 0 : random() % items * kItem;
+    const std::size_t end = round == 1 ? items * kItem : begin + (1 + random() % (items - begin / kItem)) * kItem;
+    MemoryAccount account(chain.range_scratch());
+    std::vector<std::byte> part(chunk.size(), std::byte{0xee});
+    chain.decode_range(encoded, part, begin, end, account);
+    EXPECT_TRUE(std::equal(part.begin() + static_cast<std::ptrdiff_t>(begin),
+                           part.begin() + static_cast<std::ptrdiff_t>(end),
+                           chunk.begin() + static_cast<std::ptrdiff_t>(begin)))
+        << "[" << begin << ", " << end << ") of " << chunk.size();
+    EXPECT_EQ(account.in_use(), 0u);
+  }
+}
+
 // Encodes and decodes, with the account held to what the chain promises; returns the stored bytes.
 std::vector<std::byte> round_trip(const CodecChain& chain, const std::vector<std::byte>& chunk) {
   std::vector<std::byte> encoded(chain.encoded_bound());
@@ -48,6 +67,7 @@ std::vector<std::byte> round_trip(const CodecChain& chain, const std::vector<std
   chain.decode(encoded, decoded, decoding);
   EXPECT_EQ(decoded, chunk);
   EXPECT_EQ(decoding.in_use(), 0u);
+  if (chain.ranged()) expect_ranges(chain, chunk, encoded);
   return encoded;
 }
 
@@ -141,6 +161,14 @@ TEST_P(EveryChain, survives_corrupt_input) {
     MemoryAccount account(chain->decode_scratch() + (64u << 20));
     try {
       chain->decode(exact, decoded, account);
+      EXPECT_FALSE(checked) << what;
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.kind() == ErrorKind::corrupt || error.kind() == ErrorKind::over_budget) << error.message();
+    }
+    EXPECT_EQ(account.in_use(), 0u);
+    if (!chain->ranged()) return;
+    try {
+      chain->decode_range(exact, decoded, 400, 4000, account);
       EXPECT_FALSE(checked) << what;
     } catch (const Error& error) {
       EXPECT_TRUE(error.kind() == ErrorKind::corrupt || error.kind() == ErrorKind::over_budget) << error.message();

@@ -127,6 +127,12 @@ TEST(Heap, codecs_take_no_more_than_they_state) {
                   }),
                   chain->decode_scratch() + 4096);
         EXPECT_EQ(decoded, chunk);
+        if (!chain->ranged()) continue;
+        MemoryAccount part(chain->range_scratch());
+        EXPECT_LE(heap_peak([&] {
+                    chain->decode_range({encoded.data(), length}, decoded, 4 * count, 4 * count + 800, part);
+                  }),
+                  chain->range_scratch() + 4096);
       }
     }
   }

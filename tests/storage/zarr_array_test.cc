@@ -275,7 +275,10 @@ TEST_P(EveryLayout, reading_takes_what_read_memory_says) {
     }
     // With transposed or compressed shards no more is promised than a bound.
     if (const std::string label = GetParam().label; label != "shards_transposed" && label != "shards_compressed") {
-      EXPECT_EQ(most, stated);
+      // Blosc decodes a part aside, in one block more, but most of a chunk where it belongs: stated is the former.
+      const std::size_t block = array.reads_ranges() ? byte_count(array.metadata().chunks, array.dtype()) : 0;
+      EXPECT_GE(most + block, stated);
+      EXPECT_LE(most, stated);
     }
   }
 }
