@@ -222,6 +222,7 @@ class Lowering {
       if (array >= 0) stage.outputs.push_back(array);
     }
     stage.program = build_program(draft_, request);
+    widen(draft_, stage, request);
     describe(stage, k);
     add_stage(std::move(stage));
     for (const auto& [output, pieces] : ragged) compact(k, output, pieces);

@@ -1,6 +1,7 @@
 // The planner's passes, each a pure function over the working plan below, in the order in which make_plan() calls them.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -122,6 +123,11 @@ struct ProgramRequest {
   bool partial = false;                  // the root's states are written instead of its result
 };
 TaskProgram build_program(const Draft& draft, const ProgramRequest& request);
+// Lets the tasks of a map stage, built as `request` says, cover several chunks where its function allows that and halos
+// would otherwise be decoded more than 1.25 times. May depend on the budget: bytes and chunks of results do not.
+void widen(const Draft& draft, Stage& stage, const ProgramRequest& request);
+// Sum over all blocks of the bytes of a box, without enumerating the grid.
+double total_bytes(const Grid& grid, DType dtype, const std::function<Box(const Box&)>& box_of);
 // Elements that stay what they are: `block` of one array, or of a ragged array's pieces, becomes chunks of another.
 TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, bool gathers);
 // Runs of ragged arrays, a column each, become one.

@@ -68,40 +68,9 @@ std::uint64_t PlanIo::merge(const Step& step, std::int64_t runs) const {
   return held + beside;
 }
 
-namespace {
-
-constexpr std::uint64_t kMiB = 1u << 20;
-
-Confidence confidence_of(const Plan& plan, const Stage& stage) {
-  const Projection& p = stage.projection;
-  if (p.uncertain > 0 || p.unknown || p.outside > 0) return Confidence::unsafe;
-  bool bounded = false;
-  const auto look = [&](const ArraySpec& spec) {
-    for (const Extent& extent : spec.extents) bounded |= extent.trust != Trust::exact;
-  };
-  for (const ProgramOp& op : stage.program.ops) {
-    const KernelSpec& spec = op.kernel->spec();
-    if (spec.extra_memory) return Confidence::unsafe;
-    if (stage.compacts) continue;
-    for (const OutputSpec& output : op.kernel->outputs()) {
-      if (output.ragged_axis && output.spec.extents[*output.ragged_axis].trust == Trust::guess)
-        return Confidence::unsafe;
-      look(output.spec);
-    }
-  }
-  for (int array : stage.outputs) look(plan.arrays[array].spec);
-  return bounded ? Confidence::bounded : Confidence::exact;
-}
-
-// Rests on an extent that somebody guessed, upstream or here.
-bool guessed(const ArraySpec& spec) {
-  return std::any_of(spec.extents.begin(), spec.extents.end(), [](const Extent& e) { return e.trust == Trust::guess; });
-}
-
-// Sum over all blocks of the bytes of a box, without enumerating the grid: each extent of the box varies with the
-// block's index along few axes, so the sum is the product of sums along single axes.
-template <class BoxOf>
-double total_bytes(const Grid& grid, DType dtype, BoxOf box_of) {
+// Each extent of the box varies with the block's index along few axes, so the sum is the product of sums along single
+// axes.
+double total_bytes(const Grid& grid, DType dtype, const std::function<Box(const Box&)>& box_of) {
   if (grid.size() == 0) return 0;
   const Shape first(grid.counts().size(), 0);
   const auto volume = [&](const Shape& index) {
@@ -131,6 +100,36 @@ double total_bytes(const Grid& grid, DType dtype, BoxOf box_of) {
     total *= sum / base;
   }
   return std::round(total) * dtype.size;
+}
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+Confidence confidence_of(const Plan& plan, const Stage& stage) {
+  const Projection& p = stage.projection;
+  if (p.uncertain > 0 || p.unknown || p.outside > 0) return Confidence::unsafe;
+  bool bounded = false;
+  const auto look = [&](const ArraySpec& spec) {
+    for (const Extent& extent : spec.extents) bounded |= extent.trust != Trust::exact;
+  };
+  for (const ProgramOp& op : stage.program.ops) {
+    const KernelSpec& spec = op.kernel->spec();
+    if (spec.extra_memory) return Confidence::unsafe;
+    if (stage.compacts) continue;
+    for (const OutputSpec& output : op.kernel->outputs()) {
+      if (output.ragged_axis && output.spec.extents[*output.ragged_axis].trust == Trust::guess)
+        return Confidence::unsafe;
+      look(output.spec);
+    }
+  }
+  for (int array : stage.outputs) look(plan.arrays[array].spec);
+  return bounded ? Confidence::bounded : Confidence::exact;
+}
+
+// Rests on an extent that somebody guessed, upstream or here.
+bool guessed(const ArraySpec& spec) {
+  return std::any_of(spec.extents.begin(), spec.extents.end(), [](const Extent& e) { return e.trust == Trust::guess; });
 }
 
 double bound_bytes(const PlanArray& array) {

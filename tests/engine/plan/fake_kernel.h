@@ -38,6 +38,7 @@ class FakeKernel : public Kernel {
     return outputs_[k].ragged_axis ? piece : block;
   }
   CallMemory memory(Phase, const Shape&) const override { return call; }
+  std::vector<bool> splittable_axes() const override { return splittable; }
   void run(KernelCall&) const override {}
 
   // Results of data-dependent extent: at most `rows` times `columns` a block.
@@ -51,6 +52,7 @@ class FakeKernel : public Kernel {
   bool is_foreign = false;
   CallMemory call;
   Shape piece;
+  std::vector<bool> splittable;
 };
 
 }  // namespace cuboid

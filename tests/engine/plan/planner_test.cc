@@ -116,6 +116,48 @@ TEST_F(Planner, InlinesUnderAHaloOnlyWhereLittleIsComputedTwice) {
   }
 }
 
+// 16 x 16 chunks of 8 KiB and a halo of one element: each block alone decodes nine chunks, of which three differ in
+// columns alone; the rows above and below need not be decoded whole.
+TEST_F(Planner, CoversSeveralChunksWithATaskSoThatHalosAreDecodedLessOften) {
+  const auto blocks = [this](std::vector<bool> splittable, std::uint64_t budget, int workers,
+                             StepOptions options = {}) {
+    request_.outputs.clear();
+    request_.options.budget = budget, request_.options.workers = workers;
+    fakes_.kernels.clear();
+    const Array a = input("a", {512, 512}, {32, 32});
+    auto kernel = std::make_shared<FakeKernel>("demo.smooth", Shape{512, 512}, 1);
+    kernel->halo = 1;
+    kernel->is_foreign = true;
+    kernel->splittable = std::move(splittable);
+    fakes_.kernels.push_back(kernel);
+    store(apply(kernel, {a}, "smooth", std::move(options))[0], "out.zarr");
+    const Plan p = plan();
+    EXPECT_FALSE(p.refused);
+    EXPECT_EQ(p.arrays.back().chunks, Shape({32, 32})) << "chunks do not follow the tasks";
+    return p.stages.at(0).grid.block();
+  };
+  EXPECT_EQ(blocks({true, true}, 1024 * MiB, 2), Shape({32, 256})) << "18/16 times along rows, 1.06 along columns";
+  EXPECT_EQ(blocks({true, false}, 1024 * MiB, 2), Shape({32, 32})) << "columns may not be joined, rows save nothing";
+  EXPECT_EQ(blocks({}, 1024 * MiB, 2), Shape({32, 32})) << "results might change";
+  EXPECT_EQ(blocks({true, true}, 1024 * MiB, 32), Shape({32, 64})) << "at least four tasks a worker";
+  StepOptions chosen;
+  chosen.chunks = Shape{32, 32};
+  EXPECT_EQ(blocks({true, true}, 1024 * MiB, 2, chosen), Shape({32, 32})) << "the user's word";
+  // A run that goes on keeps its blocks, whatever it may use now.
+  request_.earlier = std::make_shared<Plan>(plan());
+  EXPECT_EQ(blocks({true, true}, 1024 * MiB, 32), request_.earlier->stages[0].grid.block());
+}
+
+TEST_F(Planner, DoesNotWidenTasksThatRestOnAnEstimate) {
+  const Array a = input("a", {512, 512}, {32, 32});
+  auto kernel = std::make_shared<FakeKernel>("demo.smooth", Shape{512, 512}, 1);
+  kernel->halo = 1;
+  kernel->splittable = {true, true};
+  kernel->call.uncertain = 1 * MiB;
+  store(foreign("smooth", a, kernel), "out.zarr");
+  EXPECT_EQ(plan().stages.at(0).grid.block(), Shape({32, 32}));
+}
+
 TEST_F(Planner, PutsPiecesTogetherUnderABoundUntilFactsArrive) {
   const Array a = input("a", {100, 100}, {50, 50});
   auto kernel = std::make_shared<FakeKernel>("demo.find", Shape{100, 100}, 1);
