@@ -276,6 +276,9 @@ class FunctionDecider : public Decider {
     choice.always = given.always;
     answers_.push_back({asked.id, choice});
   }
+  void withdraw(int id) override {
+    std::erase_if(answers_, [id](const Decider::Answer& answer) { return answer.id == id; });
+  }
   std::vector<Decider::Answer> answers() override { return std::exchange(answers_, {}); }
 
  private:
