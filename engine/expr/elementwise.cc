@@ -146,6 +146,10 @@ class ElementwiseKernel final : public Kernel {
 
   bool input_is_block(std::size_t k) const override { return arrays_[k].max_shape() == domain_; }
 
+  bool works_in_place(std::size_t k) const override {
+    return input_is_block(k) && arrays_[k].dtype == outputs_[0].spec.dtype;
+  }
+
   CallMemory memory(Phase, const Shape&) const override { return {}; }
 
   void run(KernelCall& call) const override;

@@ -157,6 +157,9 @@ class Kernel {
   virtual Shape input_extents(std::size_t k, const Shape& block) const = 0;
   // True where input_box(k, b) == b for every b: what fusion may inline freely.
   virtual bool input_is_block(std::size_t) const { return false; }
+  // True where run() may be given one memory as input k and as output 0: they have one type and, where their extents are
+  // equal, each element of the result is written after the last look at that element of the input.
+  virtual bool works_in_place(std::size_t) const { return false; }
   // The part of output k that a block yields (not for ragged outputs). Default: the block itself.
   virtual Box output_box(std::size_t, const Box& block) const { return block; }
   // Extents of output_box for blocks of at most these extents; for a ragged output the largest piece.

@@ -56,16 +56,16 @@ class Builder {
     const Shape extents = consumer.kernel->input_extents(k, op_extents_[op]);
     if (draft_.inlined.contains(value.step)) {
       const int producer = add_op(value.step, op, k, extents);
-      const bool one_by_one = step(value.step).kernel->inputs_one_by_one();
-      const std::vector<int> in = one_by_one ? std::vector<int>() : operands(producer);
-      const int out = declare(BufferDecl::Operand::output, producer, 0, step(value.step).specs[0].dtype, extents);
-      emit(Step::What::acquire, out);
-      if (one_by_one) {
+      if (step(value.step).kernel->inputs_one_by_one()) {
+        const int out = declare(BufferDecl::Operand::output, producer, 0, step(value.step).specs[0].dtype, extents);
+        emit(Step::What::acquire, out);
         fill_one_by_one(producer, {out});
         return out;
       }
+      std::vector<int> in = operands(producer);
+      const int out = result_of(producer, step(value.step).specs[0].dtype, extents, in);
       call(producer, Phase::map, in, {out});
-      release(in);
+      release_all_but(out, std::move(in));
       return out;
     }
     const int array = draft_.arrays.at(value);
@@ -73,6 +73,20 @@ class Builder {
     emit(Step::What::acquire, buffer);
     emit(Step::What::read, buffer, array);
     return buffer;
+  }
+
+  // A buffer for the only result of an op: that of an input which the op works on in place, else a new one.
+  int result_of(int op, DType dtype, const Shape& extents, const std::vector<int>& in) {
+    const Kernel& kernel = *program_.ops[op].kernel;
+    for (std::size_t k = 0; k < in.size(); ++k)
+      if (kernel.works_in_place(k) && program_.buffers[in[k]].extents == extents) return in[k];
+    const int out = declare(BufferDecl::Operand::output, op, 0, dtype, extents);
+    emit(Step::What::acquire, out);
+    return out;
+  }
+  void release_all_but(int kept, std::vector<int> buffers) {
+    std::erase(buffers, kept);
+    release(std::move(buffers));
   }
 
   // All inputs of an op; the same array under the same box (x * x) is read once.
@@ -119,10 +133,14 @@ class Builder {
       fill_one_by_one(0, out);
       return write_outputs(out);
     }
-    const std::vector<int> in = operands(0);
-    const std::vector<int> out = acquire_outputs();
+    std::vector<int> in = operands(0);
+    std::vector<int> out;
+    if (kernel.outputs().size() == 1)
+      out = {result_of(0, kernel.outputs()[0].spec.dtype, kernel.output_extents(0, request_.block), in)};
+    else
+      out = acquire_outputs();
     call(0, Phase::map, in, out);
-    release(in);
+    release_all_but(out[0], std::move(in));
     write_outputs(out);
   }
 
