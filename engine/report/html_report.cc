@@ -30,7 +30,7 @@ table{border-collapse:collapse;width:100%;font-size:.875rem}
 th{text-align:left;font-weight:600;color:var(--soft);padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
 td{padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 tr:last-child td{border-bottom:0}
-.n{text-align:right;white-space:nowrap}td.w{overflow-wrap:anywhere}
+.n{text-align:right;white-space:nowrap}td.w{overflow-wrap:break-word;max-width:30rem}
 .stage{display:grid;grid-template-columns:minmax(9rem,16rem) 1fr minmax(8rem,11rem);gap:.35rem 1rem;align-items:center;padding:.55rem 0;border-bottom:1px solid var(--line)}
 .stage:last-of-type{border-bottom:0}.stage svg{display:block;width:100%;height:34px}
 .key i{display:inline-block;width:.8rem;height:.8rem;border-radius:3px;margin:0 .35rem 0 1rem;vertical-align:-1px}
@@ -109,11 +109,13 @@ std::string stage_bars(const StageRecord& stage, double largest) {
   if (stage.allowed > stage.projected) bar(stage.allowed, 2, 12, "allowed");
   bar(stage.projected, 2, 12, "projected");
   bar(stage.peak, 5, 6, "measured");
+  const int dot = stage.peaks.size() <= 100 ? 5 : 2;  // many make a curve
   for (std::size_t k = 0; k < stage.peaks.size(); ++k) {
     const double share =
         stage.peaks.size() > 1 ? static_cast<double>(k) / static_cast<double>(stage.peaks.size() - 1) : 0.5;
-    svg += "<rect x=\"" + number(std::max(0.0, x(stage.peaks[k]) - 1)) + "\" y=\"" + number(18 + 13 * share) +
-           "\" width=\"3\" height=\"2\" fill=\"var(--measured)\" opacity=\".55\"/>";
+    svg += "<rect x=\"" + number(std::max(0.0, x(stage.peaks[k]) - dot / 2)) + "\" y=\"" + number(17 + 12 * share) +
+           "\" width=\"" + std::to_string(dot) + "\" height=\"" + std::to_string(dot) +
+           "\" rx=\"1\" fill=\"var(--measured)\" opacity=\".55\"/>";
   }
   svg += "</svg>";
   std::string steps;
