@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <mutex>
-#include <vector>
 
 #include "storage/error.h"
 #include "storage/types.h"
@@ -90,19 +90,13 @@ class Pool {
     FreeList& list = lists_[class_index(class_size)];
     {
       std::lock_guard lock(list.mutex);
-      if (!list.free.empty()) {
-        std::byte* data = list.free.back();
-        list.free.pop_back();
+      if (std::byte* data = list.pop()) {
         free_bytes_.fetch_sub(class_size, std::memory_order_relaxed);
         return data;
       }
     }
-    const std::size_t held = held_bytes_.fetch_add(class_size, std::memory_order_relaxed) + class_size;
-    const std::size_t limit = held_limit_.load(std::memory_order_relaxed);
-    if (held > limit) {
-      const std::size_t free = free_bytes();
-      trim(free - std::min(free, held - limit));
-    }
+    held_bytes_.fetch_add(class_size, std::memory_order_relaxed);
+    make_room();
     std::byte* data = map(class_size);
     if (!data) {
       trim(0);
@@ -115,10 +109,17 @@ class Pool {
   void give(std::byte* data, std::size_t class_size) noexcept {
     const std::size_t keep = keep_limit_.load(std::memory_order_relaxed);
     const std::size_t before = free_bytes_.fetch_add(class_size, std::memory_order_relaxed);
-    if (before <= keep && class_size <= keep - before && keep_free(data, class_size)) return;
+    if (before <= keep && class_size <= keep - before) return keep_free(data, class_size);
     free_bytes_.fetch_sub(class_size, std::memory_order_relaxed);
     unmap(data, class_size);
   }
+
+  // Memory beside the pool that accounts answer for: free buffers make room for it.
+  void charge(std::size_t bytes) {
+    charged_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    make_room();
+  }
+  void discharge(std::size_t bytes) { charged_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   void trim(std::size_t keep_at_most) {
     for (std::size_t index = kClasses; index-- > 0;) {
@@ -128,10 +129,9 @@ class Pool {
         std::byte* data = nullptr;
         {
           std::lock_guard lock(list.mutex);
-          if (list.free.empty()) break;
-          data = list.free.back();
-          list.free.pop_back();
+          data = list.pop();
         }
+        if (!data) break;
         free_bytes_.fetch_sub(class_size, std::memory_order_relaxed);
         unmap(data, class_size);
       }
@@ -145,30 +145,68 @@ class Pool {
 
   void set_held_limit(std::size_t bytes) {
     held_limit_.store(bytes, std::memory_order_relaxed);
-    const std::size_t free = free_bytes();
-    const std::size_t held = held_bytes();
-    if (held > bytes) trim(free - std::min(free, held - bytes));
+    make_room();
+  }
+
+  std::size_t resident_free_bytes() {
+    std::size_t pages = 0;
+    std::array<unsigned char, 4096> present;
+    for (std::size_t index = 0; index < kClasses; ++index) {
+      FreeList& list = lists_[index];
+      std::lock_guard lock(list.mutex);
+      for (std::byte* free = list.first; free; free = FreeList::next(free)) {
+        std::byte* data = free;
+        for (std::size_t left = index_class(index); left > 0;) {
+          const std::size_t bytes = std::min(left, present.size() * kPage);
+          if (mincore(data, bytes, present.data()) == 0)
+            pages += static_cast<std::size_t>(
+                std::count_if(present.begin(), present.begin() + static_cast<std::ptrdiff_t>(bytes / kPage),
+                              [](unsigned char page) { return (page & 1) != 0; }));
+          data += bytes, left -= bytes;
+        }
+      }
+    }
+    return pages * kPage;
   }
 
   std::size_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
   std::size_t held_bytes() const { return held_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  // Last in, first out. Each free buffer holds the address of the next, so that nothing is allocated under the lock: an
+  // allocation may itself be charged, and make room.
   struct alignas(64) FreeList {
     std::mutex mutex;
-    std::vector<std::byte*> free;
+    std::byte* first = nullptr;
+
+    static std::byte* next(std::byte* data) {
+      permit(data, sizeof(std::byte*));
+      std::byte* next = nullptr;
+      std::memcpy(&next, data, sizeof next);
+      forbid(data, sizeof(std::byte*));
+      return next;
+    }
+    std::byte* pop() {
+      std::byte* data = first;
+      if (data) first = next(data);
+      return data;
+    }
   };
 
-  bool keep_free(std::byte* data, std::size_t class_size) noexcept {
-    forbid(data, class_size);
+  void keep_free(std::byte* data, std::size_t class_size) noexcept {
     FreeList& list = lists_[class_index(class_size)];
     std::lock_guard lock(list.mutex);
-    try {
-      list.free.push_back(data);
-      return true;
-    } catch (...) {
-      return false;
-    }
+    std::memcpy(data, &list.first, sizeof list.first);
+    list.first = data;
+    forbid(data, class_size);
+  }
+
+  void make_room() {
+    const std::size_t taken = held_bytes() + charged_bytes_.load(std::memory_order_relaxed);
+    const std::size_t limit = held_limit_.load(std::memory_order_relaxed);
+    if (taken <= limit) return;
+    const std::size_t free = free_bytes();
+    trim(free - std::min(free, taken - limit));
   }
 
   void unmap(std::byte* data, std::size_t class_size) noexcept {
@@ -178,7 +216,8 @@ class Pool {
   }
 
   std::array<FreeList, kClasses> lists_;
-  std::atomic<std::size_t> free_bytes_{0}, held_bytes_{0}, keep_limit_{SIZE_MAX}, held_limit_{SIZE_MAX};
+  std::atomic<std::size_t> free_bytes_{0}, held_bytes_{0}, charged_bytes_{0}, keep_limit_{SIZE_MAX},
+      held_limit_{SIZE_MAX};
 };
 
 // Never destroyed: buffers in static objects may outlive any order of destruction.
@@ -210,7 +249,7 @@ void Buffer::release() {
     permit(data_, charged);
     the_pool().give(data_, charged);
   }
-  account_->release(charged);
+  account_->give_out(charged);
   data_ = nullptr, size_ = 0, account_ = nullptr;
 }
 
@@ -223,10 +262,10 @@ Buffer MemoryAccount::acquire(std::size_t bytes) {
   Buffer buffer;
   if (bytes == 0) return buffer;
   const std::size_t charged = class_bytes(bytes);
-  admit(charged);
+  take_in(charged);
   buffer.data_ = the_pool().take(charged);
   if (!buffer.data_) {
-    release(charged);
+    give_out(charged);
     throw Error(ErrorKind::over_budget, "the operating system refused a buffer of " + format_size(charged) +
                                             " that the budget allows: give a smaller memory budget, or raise the "
                                             "process's limits (ulimit -v, -d; vm.max_map_count)");
@@ -248,6 +287,16 @@ Charge MemoryAccount::charge(std::size_t bytes) {
 }
 
 void MemoryAccount::admit(std::size_t bytes) {
+  take_in(bytes);
+  the_pool().charge(bytes);
+}
+
+void MemoryAccount::release(std::size_t bytes) {
+  the_pool().discharge(bytes);
+  give_out(bytes);
+}
+
+void MemoryAccount::take_in(std::size_t bytes) {
   std::size_t used = in_use_.load(std::memory_order_relaxed);
   std::size_t total = 0;
   for (;;) {
@@ -266,7 +315,7 @@ void MemoryAccount::admit(std::size_t bytes) {
   }
   if (parent_) {
     try {
-      parent_->admit(bytes);
+      parent_->take_in(bytes);
     } catch (...) {
       in_use_.fetch_sub(bytes, std::memory_order_relaxed);
       throw;
@@ -275,13 +324,14 @@ void MemoryAccount::admit(std::size_t bytes) {
   raise(peak_, total);
 }
 
-void MemoryAccount::release(std::size_t bytes) {
+void MemoryAccount::give_out(std::size_t bytes) {
   in_use_.fetch_sub(bytes, std::memory_order_relaxed);
-  if (parent_) parent_->release(bytes);
+  if (parent_) parent_->give_out(bytes);
 }
 
 namespace pool {
 std::size_t free_bytes() { return the_pool().free_bytes(); }
+std::size_t resident_free_bytes() { return the_pool().resident_free_bytes(); }
 std::size_t held_bytes() { return the_pool().held_bytes(); }
 void trim(std::size_t keep_at_most) { the_pool().trim(keep_at_most); }
 void set_keep_limit(std::size_t bytes) { the_pool().set_keep_limit(bytes); }

@@ -87,11 +87,16 @@ class MemoryAccount {
   void set_limit(std::size_t limit) { limit_.store(limit, std::memory_order_relaxed); }
   void set_on_exceed(OnExceed handler) { on_exceed_ = std::move(handler); }
 
-  // Adds or gives back bytes; used by Buffer, Charge and host services. admit() throws Error{over_budget}.
+  // Adds or gives back bytes that are not the pool's; used by Charge and host services. admit() throws
+  // Error{over_budget}.
   void admit(std::size_t bytes);
   void release(std::size_t bytes);
 
  private:
+  friend class Buffer;
+  void take_in(std::size_t bytes);
+  void give_out(std::size_t bytes);
+
   std::atomic<std::size_t> limit_, in_use_{0}, peak_{0}, needed_{0};
   MemoryAccount* parent_;
   OnExceed on_exceed_;
@@ -101,10 +106,13 @@ class MemoryAccount {
 namespace pool {
 std::size_t free_bytes();                 // kept, not in use: counted against the budget
 std::size_t held_bytes();                 // in use and free
+// Of the free ones, what the system has really given: a buffer that was never filled has fewer pages than bytes. Walks
+// page tables, about 10 ms a GB.
+std::size_t resident_free_bytes();
 void trim(std::size_t keep_at_most = 0);  // unmaps free buffers, largest first, until at most this many bytes are kept
 void set_keep_limit(std::size_t bytes);   // free bytes beyond this are unmapped at once; default: no limit
-// Free buffers are unmapped before a new mapping would take held_bytes() above this: what a process holds then stays
-// within what its accounts allow, whatever classes earlier buffers were of. Default: no limit.
+// Free buffers are unmapped before held_bytes() and what accounts were charged beside it would exceed this: what a
+// process holds then stays within what its accounts allow, whatever classes earlier buffers were of. Default: no limit.
 void set_held_limit(std::size_t bytes);
 }  // namespace pool
 

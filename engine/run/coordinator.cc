@@ -18,9 +18,6 @@ constexpr auto kTick = milliseconds(100);   // observers
 constexpr auto kSample = milliseconds(20);  // memory of the process tree ...
 constexpr int kSampleShare = 50;            // ... but at most 1/50 of the time
 constexpr auto kCancelGrace = milliseconds(10'000);
-// Library scratch of running tasks is charged to their accounts but not held by the pool: the pool leaves this part of
-// what they were granted.
-constexpr std::uint64_t kScratchShare = 16;
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
@@ -352,8 +349,7 @@ std::uint64_t Coordinator::room(bool isolated) const {
 
 void Coordinator::bound_pool() {
   const std::uint64_t in_workers = granted(true);
-  const std::uint64_t here = granted() - in_workers;
-  const std::uint64_t limit = less(plan_->options.budget, base() + workers_base() + in_workers + here / kScratchShare);
+  const std::uint64_t limit = less(plan_->options.budget, base() + workers_base() + in_workers);
   pool::set_held_limit(limit);
   const std::uint64_t held = pool::held_bytes(), unused = pool::free_bytes();
   if (held > limit && unused > 0) pool::trim(less(unused, held - limit));
@@ -363,7 +359,7 @@ void Coordinator::sample_memory() {
   const TreeMemory memory = sample_tree_memory();
   ledger_.peak_rss = std::max(ledger_.peak_rss, memory.total);
   const bool quiet = std::all_of(running_.begin(), running_.end(), [](const Running& r) { return r.isolated; });
-  if (quiet) measured_base_ = less(memory.self, pool::held_bytes());
+  if (quiet) measured_base_ = less(memory.self, pool::resident_free_bytes());
   if (memory.total > plan_->options.budget) pool::trim();
 }
 

@@ -101,7 +101,7 @@ class Worker {
   void run_on(const Plan& plan, const protocol::Task& task, TaskEvent& event) {
     process_memory::reset_peak();
     const process_memory::Status before = process_memory::status();
-    const std::uint64_t kept = pool::held_bytes();
+    const std::uint64_t kept = pool::resident_free_bytes();
     const std::uint64_t floor = before.data - std::min<std::uint64_t>(before.data, pool::held_bytes());
     WorkerTask surroundings(channel_, task.order, floor);
     try {
@@ -125,10 +125,11 @@ class Worker {
   // The rise of the process's peak above what it takes without tasks: what the pool had kept before is the task's. What
   // the pool kept from earlier tasks and this one never used is no part of it: this account never held as much as the
   // pool does. Nor are pages of code that the task was the first to run: they are the process's, shared with the other
-  // workers.
+  // workers. Of the pool only pages count that were really given.
   static std::uint64_t peak_above(const process_memory::Status& before, std::uint64_t kept,
                                   const MemoryAccount& account) {
-    const std::uint64_t unused = pool::held_bytes() - std::min(pool::held_bytes(), account.peak());
+    const std::uint64_t held = pool::resident_free_bytes();
+    const std::uint64_t unused = held - std::min(held, account.peak());
     const process_memory::Status after = process_memory::status();
     const std::uint64_t code = after.mapped - std::min(after.mapped, before.mapped);
     const std::uint64_t floor = before.resident - std::min(before.resident, kept);
@@ -137,7 +138,7 @@ class Worker {
 
   std::uint64_t baseline() const {
     const std::uint64_t resident = process_memory::status().resident;
-    const std::uint64_t beside = resident - std::min<std::uint64_t>(resident, pool::held_bytes());
+    const std::uint64_t beside = resident - std::min<std::uint64_t>(resident, pool::resident_free_bytes());
     return first_baseline_ + (beside - std::min(beside, first_resident_));
   }
 

@@ -148,6 +148,20 @@ TEST_F(PoolTest, trim_gives_back_the_largest_first) {
   EXPECT_EQ(pool::free_bytes(), 0u);
 }
 
+TEST_F(PoolTest, knows_which_free_pages_were_really_given) {
+  MemoryAccount account;
+  constexpr std::size_t kBytes = 1 << 20;
+  {
+    const Buffer full = account.acquire(kBytes), part = account.acquire(kBytes), none = account.acquire(kBytes);
+    std::memset(full.data(), 1, kBytes);
+    std::memset(part.data(), 1, 3 * 4096);
+    EXPECT_EQ(pool::resident_free_bytes(), 0u) << "in use, not free";
+  }
+  // Each free buffer holds the address of the next one: the first page of the untouched one is there now, too.
+  EXPECT_EQ(pool::resident_free_bytes(), kBytes + 3 * 4096 + 4096);
+  EXPECT_EQ(pool::free_bytes(), 3 * kBytes);
+}
+
 TEST_F(PoolTest, keep_limit_unmaps_the_excess_at_once) {
   MemoryAccount account;
   pool::set_keep_limit(1u << 20);
@@ -172,6 +186,22 @@ TEST_F(PoolTest, held_limit_makes_room_for_another_class) {
   c.release();
   pool::set_held_limit(pool::held_bytes() - 1);
   EXPECT_EQ(pool::free_bytes(), 0u);
+}
+
+TEST_F(PoolTest, free_buffers_make_room_for_what_is_charged_beside_them) {
+  MemoryAccount task(8u << 20);
+  pool::set_held_limit(8u << 20);
+  { const Buffer a = task.acquire(4u << 20), b = task.acquire(3u << 20); }
+  EXPECT_EQ(pool::held_bytes(), 7u << 20);
+  MemoryAccount call(2u << 20, &task);
+  {
+    const Charge scratch = call.charge(1u << 20);
+    EXPECT_EQ(pool::held_bytes(), 7u << 20) << "there is room";
+    const Charge more = call.charge(1u << 20);
+    EXPECT_EQ(pool::held_bytes(), 3u << 20) << "the largest had to go";
+  }
+  const Buffer back = task.acquire(5u << 20);
+  EXPECT_EQ(pool::held_bytes(), 8u << 20);
 }
 
 TEST_F(PoolTest, buffers_are_disjoint_across_threads) {
