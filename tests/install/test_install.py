@@ -125,9 +125,8 @@ def test_plugin_from_outside(prefix, tmp_path, sdk):
 def test_plugin_with_pkg_config(prefix, tmp_path):
     (tmp_path / "outside.cc").write_text(PLUGIN)
     folders = {str(path.parent) for path in prefix.rglob("*.pc")}
-    flags = shell("pkg-config", "--cflags", "cuboid-sdk", PKG_CONFIG_PATH=os.pathsep.join(folders)).split()
-    shell("g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", *flags, "outside.cc", "-o", "liboutside.so",
-          cwd=tmp_path)
+    flags = shell("pkg-config", "--cflags", "--libs", "cuboid-sdk", PKG_CONFIG_PATH=os.pathsep.join(folders)).split()
+    shell("g++", "-std=c++17", "-O2", "-fPIC", "outside.cc", "-o", "liboutside.so", *flags, cwd=tmp_path)
     try_plugin(prefix, tmp_path / "liboutside.so", tmp_path)
 
 
