@@ -13,8 +13,10 @@
 #include "engine/plan/memory_model.h"
 #include "engine/plan/plan.h"
 #include "engine/plugin/plugin_host.h"
+#include "engine/plugin/plugin_questions.h"
 #include "engine/report/plan_table.h"
 #include "engine/run/run.h"
+#include "engine/run/worker_questions.h"
 
 namespace cuboid::engine {
 using Array = cuboid::Array;
@@ -74,7 +76,7 @@ class Registry {
       std::vector<std::shared_ptr<const PluginLibrary>> libraries = linked_;
       for (Manifest& manifest : find_plugins(libraries_, search_folders()).found)
         libraries.push_back(std::make_shared<PluginLibrary>(std::move(manifest)));
-      kept_.push_back(std::make_unique<PluginResolver>(std::move(libraries)));
+      kept_.push_back(std::make_unique<PluginResolver>(std::move(libraries), inference()));
       current_ = kept_.back().get();
     }
     return {&builtin_kernels(), current_};
@@ -92,6 +94,14 @@ class Registry {
     linked_.push_back(std::make_shared<PluginLibrary>(std::move(manifest), entry));
     current_ = nullptr;
   }
+  // True where a function is linked into the program.
+  bool is_linked(const std::string& function) {
+    const Resolvers all = resolvers();
+    const std::scoped_lock lock(mutex_);
+    const Recipe* recipe = current_->recipe(function);
+    const PluginResolver::Found found = current_->find(recipe ? recipe->parts.front().function : function);
+    return found.library && std::find(linked_.begin(), linked_.end(), found.library) != linked_.end();
+  }
   // The library that has a foreign function, as a file that a worker can load; "" where it is linked into the program.
   std::string file_of(const std::string& function) {
     resolvers();
@@ -104,7 +114,28 @@ class Registry {
   }
 
  private:
+  // Code that is linked into the program is asked here, that of libraries in a worker process.
+  Inference inference() {
+    const Inference remote = remote_inference([this](const std::string& question) {
+      const std::scoped_lock lock(asking_);
+      if (!worker_) {
+        const char* named = std::getenv("CUBOID_WORKER");
+        worker_ = std::make_unique<WorkerQuestions>(worker_program(named && *named ? "" : installed_worker()));
+      }
+      return worker_->ask(question, std::chrono::minutes(1));
+    });
+    return {[remote](const PluginLibrary& library, std::size_t function, const InferAsk& ask) {
+              return library.linked() ? call_infer(library, function, ask) : remote.infer(library, function, ask);
+            },
+            [remote](const PluginLibrary& library, std::size_t function, const InferAsk& ask, const RegionsAsk& wanted) {
+              return library.linked() ? call_regions(library, function, ask, wanted)
+                                      : remote.regions(library, function, ask, wanted);
+            }};
+  }
+
   std::mutex mutex_;
+  std::mutex asking_;
+  std::unique_ptr<WorkerQuestions> worker_;
   std::vector<fs::path> libraries_;
   std::vector<std::shared_ptr<const PluginLibrary>> linked_;
   std::vector<std::unique_ptr<PluginResolver>> kept_;
@@ -309,11 +340,10 @@ std::vector<Array> call_all(const std::string& function, const std::vector<Argum
   spec.extra_memory = options.extra_memory;
   StepOptions step{options.chunks, options.timeout, static_cast<engine::Isolation>(options.isolation),
                    policy_of(options.on_exceed)};
-  auto kernel = resolve_kernel(Registry::instance().resolvers(), spec);
-  if (kernel->foreign() && Registry::instance().file_of(kernel->spec().function).empty())
-    step.isolation = engine::Isolation::thread;  // no file that a worker could load
+  if (Registry::instance().is_linked(function)) step.isolation = engine::Isolation::thread;  // no file to load
   std::vector<Array> outputs;
-  for (engine::Array& output : apply(std::move(kernel), std::move(inputs), options.name, std::move(step)))
+  for (engine::Array& output :
+       apply_function(Registry::instance().resolvers(), spec, std::move(inputs), options.name, step))
     outputs.push_back(wrap(std::move(output)));
   return outputs;
 }

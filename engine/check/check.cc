@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "engine/check/checks.h"
-#include "engine/plugin/infer.h"
+#include "engine/plugin/plugin_questions.h"
 
 namespace cuboid::check {
 namespace {
@@ -86,10 +86,7 @@ CheckResult run_check(const CheckRequest& request) {
 }
 
 std::shared_ptr<const PluginKernel> bind(const Subject& subject, std::size_t function, const Sample& sample) {
-  return std::make_shared<PluginKernel>(sample.spec, subject.library, function,
-                                        [](const PluginLibrary& library, std::size_t index, const InferAsk& ask) {
-                                          return call_infer(library, index, ask);
-                                        });
+  return std::make_shared<PluginKernel>(sample.spec, subject.library, function, local_inference());
 }
 
 std::string failure(const TrialReport& report) {

@@ -186,10 +186,12 @@ std::string check_infer(const Subject& subject) {
       return answer;
     };
     std::vector<InferAsk> asked;
-    const Inference ask = [&](const PluginLibrary&, std::size_t, const InferAsk& question) {
-      asked.push_back(question);
-      return infer(question);
-    };
+    const Inference ask(
+        [&](const PluginLibrary&, std::size_t, const InferAsk& question) {
+          asked.push_back(question);
+          return infer(question);
+        },
+        call_regions);
     for (const Sample& sample : make_samples(subject.manifest().functions[index], subject.request.samples)) {
       subject.request.at(id + ", " + sample.name);
       check_growth(PluginKernel(sample.spec, subject.library, index, ask), id + ", " + sample.name);
@@ -203,8 +205,8 @@ std::string check_surroundings(const Subject& subject) {
   subject.library->load();
   const auto before = surroundings();
   return for_each_case(subject, false, [&](const Case& one) {
-    const auto rounding = one.reference.broken.find(CallProbe::Promise::rounding);
-    if (rounding != one.reference.broken.end()) throw Failed{one.name + ": it " + rounding->second};
+    const auto changed = one.reference.broken.find(CallProbe::Promise::surroundings);
+    if (changed != one.reference.broken.end()) throw Failed{one.name + ": it " + changed->second};
     compare(before, one.name + ": a call");
   });
 }

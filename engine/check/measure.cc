@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/plugin/infer.h"
+#include "engine/plugin/plugin_questions.h"
 #include "engine/plugin/parameters.h"
 #include "storage/error.h"
 
@@ -164,9 +164,7 @@ Measurement measure(const MeasureRequest& request) {
     const bool varied = sample.name.find("noise") == std::string::npos;  // contents are varied for the first type only
     if (width(sample) != widest && !varied) continue;
     const PluginKernel kernel(sample.spec, library, static_cast<std::size_t>(found - functions.begin()),
-                              [](const PluginLibrary& from, std::size_t index, const InferAsk& ask) {
-                                return call_infer(from, index, ask);
-                              });
+                              local_inference());
     TrialOptions trial;
     if (&sample == &samples.front()) run_trial(kernel, sample, trial);  // what only a first call takes is no call's
     trial.heap = request.heap;

@@ -5,6 +5,7 @@
 #include "engine/check/check.h"
 #include "engine/check/measure.h"
 #include "engine/plan/plan_json.h"
+#include "engine/plugin/plugin_questions.h"
 #include "storage/error.h"
 #include "storage/zarr.h"
 
@@ -66,6 +67,7 @@ std::string answer(const std::string& question, const HeapMeter& heap,
   try {
     const Json asked = Json::parse(question);
     const std::string what = asked.at("ask").get<std::string>();
+    if (what == "infer" || what == "regions") return answer_plugin_question(question);
     if (what == "check")
       told = answer_check(asked, heap, say);
     else if (what == "measure")

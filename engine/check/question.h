@@ -12,6 +12,7 @@ namespace cuboid::check {
 //    -> {"passed": bool, "detail": text}
 // {"ask": "measure", "library": PATH, "function": ID, "seed": N, "data": ..., "params": {...}}
 //    -> {"runs": [...]}, see measure.h
+// and those of engine/plugin/plugin_questions.h.
 // `say` is told what is tried. A question that makes no sense, or whose answer is an Error, gives
 // {"error": {"kind", "message"}}.
 std::string answer(const std::string& question, const HeapMeter& heap, const std::function<void(const std::string&)>& say);

@@ -42,8 +42,13 @@ class Trial {
       const Shape domain = kernel_.domain();
       const Grid grid(domain, options_.block.empty() ? at_least_one(domain) : options_.block);
       pieces_.resize(kernel_.outputs().size());
-      for (std::int64_t block = 0; block < grid.size(); ++block) run_block(grid.box(block));
-      if (grid.size() == 0) run_block(Box::whole(domain));
+      std::vector<Box> blocks;
+      for (std::int64_t block = 0; block < grid.size(); ++block) blocks.push_back(grid.box(block));
+      if (blocks.empty()) blocks.push_back(Box::whole(domain));
+      if (kernel_.reduction())
+        reduce(blocks);
+      else
+        for (const Box& block : blocks) run_block(block);
       join();
     } catch (Error& error) {
       report_.error = std::move(error);
@@ -89,27 +94,94 @@ class Trial {
   }
 
   void run_block(const Box& block) {
-    KernelCall call;
     MemoryAccount account;
-    call.block = block;
-    call.memory = &account;
-    call.monitor = &watch_;
+    KernelCall call = new_call(Phase::map, block, account);
     std::vector<ArrayMemory> in, out;
     in.reserve(sample_.in.size());
     out.reserve(kernel_.outputs().size());
     add_inputs(block, call, in);
     add_outputs(block, call, out);
     measured([&] { kernel_.run(call); });
+    collect(call, out);
+  }
+
+  void collect(const KernelCall& call, const std::vector<ArrayMemory>& out) {
     for (const ArrayMemory& memory : out) report_.outputs_intact = report_.outputs_intact && memory.intact();
     for (std::size_t k = 0; k < out.size(); ++k) {
       const OutputSpec& output = kernel_.outputs()[k];
       const Shape& shape = call.produced[k];
-      Piece piece{output.ragged_axis ? Box::whole(shape) : kernel_.output_box(k, block), {}};
+      Piece piece{output.ragged_axis ? Box::whole(shape) : kernel_.output_box(k, call.block), {}};
       piece.elements.resize(byte_count(shape, output.spec.dtype));
       copy_elements(ConstView(out[k].view()).sub(Shape(shape.size(), 0), shape),
                     make_view(piece.elements.data(), output.spec.dtype, shape));
       pieces_[k].push_back(std::move(piece));
     }
+  }
+
+  // The partial results of one block, or of several.
+  using Partial = std::vector<ArrayMemory>;
+
+  KernelCall new_call(Phase phase, const Box& block, MemoryAccount& account) {
+    KernelCall call;
+    call.phase = phase;
+    call.block = block;
+    call.memory = &account;
+    call.monitor = &watch_;
+    return call;
+  }
+
+  void take_out(KernelCall& call, const Partial& states) {
+    for (const ArrayMemory& state : states) {
+      call.out.push_back(state.view());
+      call.produced.push_back(state.view().shape);
+    }
+  }
+
+  Partial accumulated(const Box& block) {
+    const ReductionForm& form = *kernel_.reduction();
+    MemoryAccount account;
+    Partial states;
+    for (std::size_t k = 0; k < form.states.size(); ++k)
+      states.emplace_back(form.states[k], form.with_tail(Shape(block.shape.size(), 1), k), Layout::contiguous,
+                          options_.out_fence, options_.filler);
+    KernelCall init = new_call(Phase::init, block, account);
+    take_out(init, states);
+    measured([&] { kernel_.run(init); });
+    KernelCall call = new_call(Phase::accumulate, block, account);
+    std::vector<ArrayMemory> in;
+    in.reserve(sample_.in.size());
+    add_inputs(block, call, in);
+    take_out(call, states);
+    measured([&] { kernel_.run(call); });
+    for (const ArrayMemory& state : states) report_.outputs_intact = report_.outputs_intact && state.intact();
+    return states;
+  }
+
+  // Pairs of neighbours, then pairs of these.
+  void reduce(const std::vector<Box>& blocks) {
+    std::vector<Partial> level;
+    for (const Box& block : blocks) level.push_back(accumulated(block));
+    MemoryAccount account;
+    while (level.size() > 1) {
+      std::vector<Partial> next;
+      for (std::size_t n = 0; n < level.size(); n += 2) {
+        if (n + 1 < level.size()) {
+          KernelCall call = new_call(Phase::merge, blocks.front(), account);
+          for (const ArrayMemory& state : level[n + 1]) call.in.push_back(state.view());
+          take_out(call, level[n]);
+          measured([&] { kernel_.run(call); });
+        }
+        next.push_back(std::move(level[n]));
+      }
+      level = std::move(next);
+    }
+    KernelCall call = new_call(Phase::finalize, Box::whole(kernel_.domain()), account);
+    for (const ArrayMemory& state : level.front()) call.in.push_back(state.view());
+    std::vector<ArrayMemory> out;
+    out.reserve(kernel_.outputs().size());
+    add_outputs(call.block, call, out);
+    measured([&] { kernel_.run(call); });
+    collect(call, out);
   }
 
   template <class Body>

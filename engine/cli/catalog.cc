@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/plugin/plugin_questions.h"
+#include "engine/run/run.h"
+
 namespace cuboid {
 
-PluginCatalog::PluginCatalog(const std::vector<std::string>& libraries) : folders_(plugin_folders()) {
-  for (const std::string& library : libraries) {
+PluginCatalog::PluginCatalog(const CommonFlags& flags) : folders_(plugin_folders()) {
+  if (!flags.allow_plugins.empty()) allowed_ = read_allow_list(flags.allow_plugins);
+  for (const std::string& library : flags.plugins) {
     try {
       add_plugin(library);
     } catch (const Error& error) {
@@ -24,8 +28,20 @@ void PluginCatalog::add_plugin(const std::string& library) {
 
 void PluginCatalog::search() const {
   if (report_) return;
-  report_ = std::make_unique<PluginReport>(find_plugins(libraries_, folders_));
-  resolver_ = std::make_unique<PluginResolver>(report_->found);
+  report_ = std::make_unique<PluginReport>(find_plugins(libraries_, folders_, allowed_));
+  resolver_ = std::make_unique<PluginResolver>(
+      report_->found, remote_inference([this](const std::string& question) { return ask(question); }));
+}
+
+std::string PluginCatalog::ask(const std::string& question) const {
+  constexpr std::chrono::minutes kPatience{1};
+  const std::lock_guard lock(asking_);
+  if (!worker_) worker_ = std::make_unique<WorkerQuestions>(worker_program(""));
+  try {
+    return worker_->ask(question, kPatience);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::plugin, "the process that asks a plugin's own code for a plan " + error.message());
+  }
 }
 
 Resolvers PluginCatalog::resolvers() const {

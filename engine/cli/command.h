@@ -36,6 +36,7 @@ struct CommonFlags {
   int workers = 0;       // 0: not stated
   int max_attempts = 0;  // 0: not stated
   std::vector<std::string> plugins;
+  std::string allow_plugins;  // a file of content hashes; "": any
   bool json = false, quiet = false;
   int verbosity = 0;
 };

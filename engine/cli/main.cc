@@ -30,6 +30,9 @@ void add_plugins(CLI::App* verb, CommonFlags& flags) {
       ->type_name("LIB")
       ->expected(1)
       ->take_all();
+  verb->add_option("--allow-plugins", flags.allow_plugins,
+                   "Only plugins whose SHA-256 stands in this file (as sha256sum prints it)")
+      ->type_name("FILE");
 }
 
 void add_resources(CLI::App* verb, CommonFlags& flags) {

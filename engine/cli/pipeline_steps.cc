@@ -135,8 +135,12 @@ void StepReader::read_step(const YamlNode& key, const YamlNode& value) {
   if (const YamlNode* memory = find_entry(value, "extra_memory"))
     call.spec.extra_memory = size_value(*memory, call.what + ": extra_memory");
   read_options(value, call);
-  if (const YamlNode* bound = find_entry(value, "max_shape")) read_max_shape(*bound, call);
+  const YamlNode* bound = find_entry(value, "max_shape");
+  if (bound && is_recipe(call.spec.function))
+    bound->fail(call.what + ": max_shape: " + call.spec.function + " is made of several functions, call them singly");
+  if (bound) read_max_shape(*bound, call);
 
+  if (is_recipe(call.spec.function)) return read_recipe(call);
   const std::shared_ptr<const Kernel> kernel = resolve(call);
   const std::size_t rank = kernel->domain().size();
   if (chunks_ && chunks_->size() == rank) call.options.chunks = chunks_;
@@ -153,6 +157,26 @@ void StepReader::read_step(const YamlNode& key, const YamlNode& value) {
   named.dimensions = result_dimensions(*kernel, call.dimensions);
   steps_.push_back(named.outputs[0]);
   named_.emplace(key.text, std::move(named));
+}
+
+bool StepReader::is_recipe(const std::string& function) const {
+  return std::any_of(resolvers_.begin(), resolvers_.end(),
+                     [&](const KernelResolver* resolver) { return resolver->recipe(function) != nullptr; });
+}
+
+void StepReader::read_recipe(Call& call) {
+  if (chunks_) call.options.chunks = chunks_;
+  Named named;
+  try {
+    named.outputs = apply_function(resolvers_, call.spec, call.inputs, call.key->text, call.options);
+  } catch (const Error& error) {
+    fail_at(error, call);
+  }
+  const Kernel& kernel = *named.outputs[0].node().kernel;
+  for (const OutputSpec& output : kernel.outputs()) named.output_names.push_back(output.name);
+  named.dimensions = result_dimensions(kernel, call.dimensions);
+  steps_.push_back(named.outputs[0]);
+  named_.emplace(call.key->text, std::move(named));
 }
 
 void StepReader::read_args(const YamlNode& args, Call& call) const {
@@ -271,9 +295,13 @@ std::shared_ptr<const Kernel> StepReader::resolve(const Call& call) const {
   try {
     return resolve_kernel(resolvers_, call.spec);
   } catch (const Error& error) {
-    const YamlNode* args = find_entry(*call.value, "args");
-    place_of(error, call.params, args ? *args : *call.function).fail(call.what + ": " + error.message());
+    fail_at(error, call);
   }
+}
+
+void StepReader::fail_at(const Error& error, const Call& call) const {
+  const YamlNode* args = find_entry(*call.value, "args");
+  place_of(error, call.params, args ? *args : *call.function).fail(call.what + ": " + error.message());
 }
 
 const FunctionDoc* StepReader::find_function(const std::string& name) const {

@@ -38,6 +38,9 @@ class StepReader {
   void read_max_shape(const YamlNode& node, Call& call) const;
   void read_options(const YamlNode& value, Call& call) const;
   std::shared_ptr<const Kernel> resolve(const Call& call) const;
+  bool is_recipe(const std::string& function) const;
+  void read_recipe(Call& call);
+  [[noreturn]] void fail_at(const Error& error, const Call& call) const;
   const FunctionDoc* find_function(const std::string& name) const;
   const Named& find(const YamlNode& place, const std::string& word, const std::string& what) const;
   ParamValue axis_numbers(const YamlNode& node, ParamValue value, const Call& call) const;

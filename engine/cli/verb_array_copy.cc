@@ -61,7 +61,7 @@ int array_copy_command(const ArrayCommand& command) {
   if (copy_flags.run_dir.empty()) copy_flags.run_dir = destination + ".run";
   complete_options(request.options, copy_flags, destination, std::nullopt);
 
-  PluginCatalog catalog({});
+  PluginCatalog catalog(CommonFlags{});
   const RunResult result = run_with_display(request, catalog, copy_flags, {});
   if (result.status == RunStatus::done) {
     // The copy is complete: nothing to go on from. The folder may hold what is not ours.

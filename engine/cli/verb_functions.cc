@@ -54,7 +54,7 @@ bool named(const FunctionDoc& doc, const std::string& name) {
 }  // namespace
 
 int functions_command(const FunctionsCommand& command) {
-  PluginCatalog catalog(command.common.plugins);
+  PluginCatalog catalog(command.common);
   std::vector<FunctionDoc> functions;
   for (const KernelResolver* resolver : catalog.resolvers())
     for (FunctionDoc& doc : resolver->functions()) functions.push_back(std::move(doc));

@@ -71,7 +71,7 @@ int plan_command(const PlanCommand& command) {
     if (what_if.memory) flags.memory = *what_if.memory;
     overrides.chunks = what_if.chunks;
   }
-  PluginCatalog catalog(flags.plugins);
+  PluginCatalog catalog(flags);
   Pipeline pipeline = load_pipeline(command.file, catalog, overrides);
   complete_options(pipeline.request.options, flags, command.file, pipeline.memory);
 

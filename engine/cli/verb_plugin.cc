@@ -8,13 +8,14 @@
 namespace cuboid {
 
 int plugin_list_command(const PluginCommand& command) {
-  PluginCatalog catalog(command.common.plugins);
+  PluginCatalog catalog(command.common);
   const PluginReport& report = catalog.report();
   if (command.common.json) {
     auto plugins = nlohmann::json::array(), skipped = nlohmann::json::array();
     for (const Manifest& manifest : report.found) {
       auto functions = nlohmann::json::array();
       for (const FunctionManifest& function : manifest.functions) functions.push_back(function.id);
+      for (const RecipeManifest& recipe : manifest.recipes) functions.push_back(recipe.id);
       plugins.push_back({{"path", manifest.path.string()},
                          {"name", manifest.name},
                          {"version", manifest.version},
@@ -31,6 +32,7 @@ int plugin_list_command(const PluginCommand& command) {
     std::string functions;
     for (const FunctionManifest& function : manifest.functions)
       functions += (functions.empty() ? "" : " ") + function.id;
+    for (const RecipeManifest& recipe : manifest.recipes) functions += " " + recipe.id;
     table.rows.push_back({{printable(manifest.name), Ink::bold},
                           printable(manifest.version),
                           functions,

@@ -50,7 +50,7 @@ int report_result(const RunResult& result, const CommonFlags& flags) {
 
 int run_command(const RunCommand& command) {
   const CommonFlags& flags = command.common;
-  PluginCatalog catalog(flags.plugins);
+  PluginCatalog catalog(flags);
   Pipeline pipeline = load_pipeline(command.file, catalog);
   complete_options(pipeline.request.options, flags, command.file, pipeline.memory);
   pipeline.request.options.keep = command.keep;

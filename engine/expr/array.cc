@@ -1,5 +1,9 @@
 #include "engine/expr/array.h"
 
+#include <algorithm>
+
+#include "storage/error.h"
+
 namespace cuboid {
 
 ArraySpec Array::spec() const {
@@ -24,6 +28,83 @@ std::vector<Array> apply(std::shared_ptr<const Kernel> kernel, std::vector<Array
   std::vector<Array> outputs;
   for (std::size_t k = 0; k < node->kernel->outputs().size(); ++k) outputs.emplace_back(node, k);
   return outputs;
+}
+
+namespace {
+
+const Recipe* find_recipe(const std::vector<const KernelResolver*>& resolvers, const std::string& function) {
+  for (const KernelResolver* resolver : resolvers)
+    if (const Recipe* recipe = resolver->recipe(function)) return recipe;
+  return nullptr;
+}
+
+// Follows a recipe: what was made so far, by name.
+class Cook {
+ public:
+  Cook(const std::vector<const KernelResolver*>& resolvers, const Recipe& recipe, const KernelSpec& spec)
+      : resolvers_(resolvers), recipe_(recipe), spec_(spec) {
+    if (spec.inputs().size() != recipe.inputs.size() || spec.args.size() != recipe.inputs.size())
+      throw Error(ErrorKind::invalid, spec.function + ": got " + std::to_string(spec.args.size()) +
+                                          " arguments, expected " + std::to_string(recipe.inputs.size()) + " arrays");
+    if (!spec.max_shape.empty() || spec.extra_memory)
+      throw Error(ErrorKind::invalid,
+                  spec.function + " is made of several functions: max_shape and extra_memory are theirs, call them singly");
+    for (const auto& [name, value] : spec.params) {
+      const auto takes = [&, &key = name](const Recipe::Part& part) {
+        return std::find(part.params.begin(), part.params.end(), key) != part.params.end();
+      };
+      if (std::none_of(recipe.parts.begin(), recipe.parts.end(), takes))
+        throw Error(ErrorKind::invalid, spec.function + ": unknown parameter '" + name + "'", {{"parameter", name}});
+    }
+  }
+
+  std::vector<Array> cook(std::vector<Array> inputs, const std::string& name, const StepOptions& options) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) made_[recipe_.inputs[k]] = {inputs[k]};
+    for (const Recipe::Part& part : recipe_.parts) {
+      const bool last = &part == &recipe_.parts.back();
+      made_[part.name] = make(part, last ? name : name.empty() ? "" : name + "." + part.name, options);
+    }
+    return made_.at(recipe_.parts.back().name);
+  }
+
+ private:
+  std::vector<Array> make(const Recipe::Part& part, const std::string& name, StepOptions options) {
+    KernelSpec spec;
+    std::vector<Array> inputs;
+    spec.function = part.function;
+    for (const std::string& arg : part.args) {
+      inputs.push_back(operand(arg));
+      spec.args.emplace_back(inputs.back().spec());
+    }
+    for (const std::string& param : part.params)
+      if (const auto given = spec_.params.find(param); given != spec_.params.end()) spec.params.insert(*given);
+    auto kernel = resolve_kernel(resolvers_, spec);
+    if (options.chunks && options.chunks->size() != kernel->domain().size()) options.chunks.reset();
+    return apply(std::move(kernel), std::move(inputs), name, std::move(options));
+  }
+
+  Array operand(const std::string& word) const {
+    const std::size_t dot = word.find('.');
+    const std::vector<Array>& outputs = made_.at(word.substr(0, dot));
+    if (dot == std::string::npos) return outputs.at(0);
+    for (const Array& output : outputs)
+      if (output.node().kernel->outputs()[output.output()].name == word.substr(dot + 1)) return output;
+    throw Error(ErrorKind::invalid, spec_.function + ": its recipe names an output that is none: " + word);
+  }
+
+  const std::vector<const KernelResolver*>& resolvers_;
+  const Recipe& recipe_;
+  const KernelSpec& spec_;
+  std::map<std::string, std::vector<Array>> made_;
+};
+
+}  // namespace
+
+std::vector<Array> apply_function(const std::vector<const KernelResolver*>& resolvers, const KernelSpec& spec,
+                                  std::vector<Array> inputs, const std::string& name, const StepOptions& options) {
+  if (const Recipe* recipe = find_recipe(resolvers, spec.function))
+    return Cook(resolvers, *recipe, spec).cook(std::move(inputs), name, options);
+  return apply(resolve_kernel(resolvers, spec), std::move(inputs), name, options);
 }
 
 }  // namespace cuboid

@@ -59,5 +59,9 @@ Array source(ZarrArray zarr, std::string name);
 // Applies a kernel: one Array per output.
 std::vector<Array> apply(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name = "",
                          StepOptions options = {});
+// The same by name, recipes too: their parts become steps `NAME.PART`, the last one bears the name itself. `options`
+// hold for every part, block extents for those whose domain has as many axes. Throws Error{invalid} as resolve_kernel does.
+std::vector<Array> apply_function(const std::vector<const KernelResolver*>& resolvers, const KernelSpec& spec,
+                                  std::vector<Array> inputs, const std::string& name, const StepOptions& options);
 
 }  // namespace cuboid

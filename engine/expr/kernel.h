@@ -77,11 +77,18 @@ struct OutputSpec {
   std::optional<std::size_t> ragged_axis;
 };
 
-// A reduction's partial results ("states") have the rank of the input and extent 1 along the reduced axes.
+// A reduction's partial results ("states") have the axes of the domain, with extent 1 along the reduced ones, and behind
+// them the axes of their tail.
 struct ReductionForm {
   std::vector<std::size_t> axes;  // sorted, unique
   bool keepdims = false;
   std::vector<DType> states;
+  std::vector<Shape> tails;  // by state; empty: none has one
+
+  Shape with_tail(Shape extents, std::size_t state) const {
+    if (!tails.empty()) extents.insert(extents.end(), tails[state].begin(), tails[state].end());
+    return extents;
+  }
 };
 
 // A function that sorts yields runs: the rows of a block in ascending order, one ragged output a column. Runs are merged,
@@ -117,6 +124,8 @@ class CallMonitor {
   virtual bool cancelled() const { return false; }
   virtual void progress(double) {}
   virtual void log(int /*level*/, const std::string&) {}
+  // The call holds this many bytes past its account's reach, with which it charged the account (a plugin's `charge`).
+  virtual void holds_outside(std::uint64_t /*bytes*/) {}
 };
 
 struct KernelCall {
@@ -128,6 +137,7 @@ struct KernelCall {
   std::vector<Shape> produced;  // per output: extents really produced; preset to out[k].shape, lowered by the kernel
   MemoryAccount* memory = nullptr;  // limited to the call's allowance
   CallMonitor* monitor = nullptr;   // never null while running
+  int lanes = 1;                    // threads that the call may use, its own included; results do not depend on it
 };
 
 class Kernel {
@@ -201,6 +211,17 @@ struct FunctionDoc {
   std::vector<ParamDoc> params;
 };
 
+// A function that is made of others: its steps take its place, so that each is planned and bounded by itself.
+struct Recipe {
+  struct Part {
+    std::string name, function;       // of the step; what it calls
+    std::vector<std::string> args;    // inputs of the recipe, or earlier parts: "blocks", "blocks.border"
+    std::vector<std::string> params;  // parameters of the recipe that it takes, under the same names
+  };
+  std::vector<std::string> inputs;  // names
+  std::vector<Part> parts;          // the last one's outputs are the result
+};
+
 // From a name to a kernel: built-ins and plugins look alike. Thread-safe.
 class KernelResolver {
  public:
@@ -209,6 +230,8 @@ class KernelResolver {
   // given, what was expected, the nearest valid name.
   virtual std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const = 0;
   virtual std::vector<FunctionDoc> functions() const = 0;
+  // Where the name is that of a recipe; resolve() knows none. Lives as long as the resolver.
+  virtual const Recipe* recipe(const std::string& /*function*/) const { return nullptr; }
 };
 
 // The built-in functions (array API standard names and engine extras).

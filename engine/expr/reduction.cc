@@ -67,7 +67,7 @@ class ReductionKernel final : public Kernel {
       : Kernel(std::move(spec)), reduction_(std::move(reduction)), input_(std::get<ArraySpec>(spec_.args[0])) {
     reduced_.assign(input_.rank(), false);
     for (std::size_t axis : reduction_.axes) reduced_[axis] = true;
-    form_ = {reduction_.axes, reduction_.keepdims, reduction_.loops.states};
+    form_ = {reduction_.axes, reduction_.keepdims, reduction_.loops.states, {}};
     ArraySpec result;
     result.dtype = reduction_.result;
     for (std::size_t axis = 0; axis < input_.rank(); ++axis) {

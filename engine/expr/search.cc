@@ -109,7 +109,7 @@ class SearchKernel final : public Kernel {
     ArraySpec result = wanted_;
     result.dtype = kInt64;
     outputs_.push_back({"0", std::move(result), std::nullopt});
-    form_ = {{wanted_.rank()}, false, {kInt64}};
+    form_ = {{wanted_.rank()}, false, {kInt64}, {}};
   }
   std::string identity() const override { return "searchsorted#1"; }
   Shape domain() const override {

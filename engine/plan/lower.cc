@@ -445,7 +445,8 @@ class Lowering {
       for (std::size_t n = 0; n < (last ? kernel.outputs().size() : form.states.size()); ++n) {
         const std::string suffix = form.states.size() > 1 ? "." + std::to_string(n) : "";
         const int array = last ? store({k, n}, step(k).specs[n], step(k).chunks[n])
-                               : add_intermediate(name + suffix, ArraySpec(form.states[n], groups), next_inner);
+                               : add_intermediate(name + suffix, ArraySpec(form.states[n], form.with_tail(groups, n)),
+                                                form.with_tail(next_inner, n));
         request.targets.push_back(array);
         stage.outputs.push_back(array);
         if (!last) partials.push_back(array);

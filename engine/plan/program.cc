@@ -160,7 +160,7 @@ class Builder {
     for (std::size_t axis : form.axes) extents[axis] = 1;
     std::vector<int> states;
     for (std::size_t k = 0; k < form.states.size(); ++k) {
-      states.push_back(declare(BufferDecl::Operand::state, 0, k, form.states[k], extents));
+      states.push_back(declare(BufferDecl::Operand::state, 0, k, form.states[k], form.with_tail(extents, k)));
       emit(Step::What::acquire, states.back());
     }
     return states;
@@ -170,7 +170,8 @@ class Builder {
     const ReductionForm& form = *program_.ops[0].kernel->reduction();
     std::vector<int> in;
     for (std::size_t k = 0; k < form.states.size(); ++k) {
-      in.push_back(declare(BufferDecl::Operand::input, 0, k, form.states[k], request_.loop_block));
+      const Shape extents = form.with_tail(request_.loop_block, k);
+      in.push_back(declare(BufferDecl::Operand::input, 0, k, form.states[k], extents));
       emit(Step::What::acquire, in.back());
       emit(Step::What::read, in.back(), request_.partial_inputs[k]);
     }

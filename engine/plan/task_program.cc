@@ -17,6 +17,13 @@ std::vector<Shape> op_extents(const TaskProgram& program, const Shape& root) {
   return extents;
 }
 
+// A partial result in the index space of partial results, with the axes of its tail.
+Box with_tail(const Kernel& kernel, std::size_t state, Box box) {
+  box.shape = kernel.reduction()->with_tail(std::move(box.shape), state);
+  box.origin.resize(box.shape.size(), 0);
+  return box;
+}
+
 std::uint64_t pooled(const BufferDecl& buffer) { return class_bytes(byte_count(buffer.extents, buffer.dtype)); }
 
 }  // namespace
@@ -36,7 +43,7 @@ Box buffer_box(const TaskProgram& program, int buffer, const std::vector<Box>& o
   const Box& domain = op_boxes[decl.op];
   switch (decl.operand) {
     case BufferDecl::Operand::input:
-      return input_of(op, decl.index, domain);
+      return op.merges ? with_tail(*op.kernel, decl.index, domain) : op.kernel->input_box(decl.index, domain);
     case BufferDecl::Operand::output:
       if (op.kernel->outputs()[decl.index].ragged_axis)
         return Box::whole(op.kernel->output_extents(decl.index, domain.shape));
@@ -47,7 +54,7 @@ Box buffer_box(const TaskProgram& program, int buffer, const std::vector<Box>& o
         box.origin[axis] = domain.origin[axis] / task_block_extents[axis];
         box.shape[axis] = 1;
       }
-      return box;
+      return with_tail(*op.kernel, decl.index, std::move(box));
     }
   }
   return domain;

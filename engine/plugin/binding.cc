@@ -44,19 +44,19 @@ bool holds(DType dtype, double value) {
 // Requests below the pool's threshold are charged as they are, larger ones in size classes: at most an eighth more.
 std::uint64_t with_rounding(std::uint64_t bytes) { return bytes + (bytes + 7) / 8; }
 
-Binding::Binding(const FunctionManifest& function, const KernelSpec& spec, Infer infer)
+Binding::Binding(const FunctionManifest& function, const KernelSpec& spec, Ask ask)
     : function_(&function),
       params_(bind_params(function, spec.params)),
       extra_memory_(spec.extra_memory),
-      infer_(std::move(infer)) {
-  if (function.regions.kind == RegionManifest::Kind::callback)
-    throw Error(
-        ErrorKind::unsupported,
-        function.id + ": its manifest leaves regions to a callback, which planning does not call: state a halo");
+      ask_(std::move(ask)) {
+  if (asks_regions() && !ask_.regions)
+    throw Error(ErrorKind::unsupported,
+                function.id + ": its manifest leaves regions to the plugin's code, which is not asked here");
   bind_inputs(spec);
   bind_axes();
   bind_halos();
   bind_outputs(spec);
+  if (!function.partial.empty()) bind_partials();
 }
 
 void Binding::bind_inputs(const KernelSpec& spec) {
@@ -215,7 +215,7 @@ Expression::Variables Binding::variables(const Shape& block) const {
   return result;
 }
 
-Box Binding::interior(std::size_t k, const Box& block) const {
+Box Binding::block_part(std::size_t k, const Box& block) const {
   const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
   Box box = Box::whole(inputs_[k].max_shape());
   for (std::size_t a = 0; a < extents.size(); ++a) {
@@ -227,7 +227,16 @@ Box Binding::interior(std::size_t k, const Box& block) const {
   return box;
 }
 
+Box Binding::interior(std::size_t k, const Box& block) const {
+  const Box box = block_part(k, block);
+  if (!asks_regions()) return box;
+  const Box region = regions_of(block)[k];
+  const Box common = intersect(box, region);
+  return common.empty() ? region : common;
+}
+
 Box Binding::wanted(std::size_t k, const Box& block) const {
+  if (asks_regions()) return regions_of(block)[k];
   const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
   Box box = interior(k, block);
   for (std::size_t a = 0; a < extents.size(); ++a) {
@@ -257,7 +266,58 @@ Box Binding::input_box(std::size_t k, const Box& block) const {
   return box;
 }
 
+// One question about every block of the grid: so that the answer bounds them all.
+Shape Binding::largest_region(std::size_t k, const Shape& block) const {
+  constexpr std::int64_t kMostBlocks = 1 << 16;
+  {
+    const std::lock_guard lock(asking_);
+    if (const auto known = largest_.find(block); known != largest_.end()) return known->second[k];
+  }
+  Shape domain = domain_, extents = block;
+  for (std::size_t axis = 0; axis < domain.size(); ++axis) {
+    domain[axis] = std::max<std::int64_t>(domain[axis], 1);
+    extents[axis] = std::clamp<std::int64_t>(extents[axis], 1, domain[axis]);
+  }
+  const Grid grid(domain, extents);
+  if (grid.size() > kMostBlocks)
+    refuse("its regions would be asked for " + std::to_string(grid.size()) + " blocks, at most 65536: state larger chunks");
+  std::vector<Shape> largest;
+  for (const ArraySpec& input : inputs_) largest.emplace_back(input.rank(), 0);
+  RegionsAsk wanted;
+  for (std::int64_t n = 0; n < grid.size(); ++n) wanted.push_back(output_boxes(grid.box(n)));
+  const RegionsAnswer answer = ask_.regions(ask_about(domain_), wanted);
+  const std::lock_guard lock(asking_);
+  for (std::int64_t n = 0; n < grid.size(); ++n) {
+    const std::vector<Box>& boxes = answer.at(static_cast<std::size_t>(n));
+    for (std::size_t input = 0; input < largest.size(); ++input)
+      for (std::size_t a = 0; a < largest[input].size(); ++a)
+        largest[input][a] = std::max(largest[input][a], boxes.at(input).shape.at(a));
+    const Box box = grid.box(n);
+    regions_.emplace(std::pair(box.origin, box.shape), boxes);
+  }
+  return largest_.emplace(block, std::move(largest)).first->second[k];
+}
+
+std::vector<Box> Binding::regions_of(const Box& block) const {
+  {
+    const std::lock_guard lock(asking_);
+    const auto known = regions_.find({block.origin, block.shape});
+    if (known != regions_.end()) return known->second;
+  }
+  std::vector<Box> boxes = ask_.regions(ask_about(domain_), {output_boxes(block)}).at(0);
+  const std::lock_guard lock(asking_);
+  return regions_.emplace(std::pair(block.origin, block.shape), std::move(boxes)).first->second;
+}
+
+std::vector<Box> Binding::output_boxes(const Box& block) const {
+  std::vector<Box> boxes;
+  for (std::size_t k = 0; k < outputs_.size(); ++k)
+    boxes.push_back(outputs_[k].ragged_axis ? block : output_box(k, block));
+  return boxes;
+}
+
 Shape Binding::input_extents(std::size_t k, const Shape& block) const {
+  if (asks_regions()) return largest_region(k, block);
   const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
   Shape shape = inputs_[k].max_shape();
   for (std::size_t a = 0; a < extents.size(); ++a) {
@@ -270,6 +330,7 @@ Shape Binding::input_extents(std::size_t k, const Shape& block) const {
 }
 
 bool Binding::input_is_block(std::size_t k) const {
+  if (asks_regions()) return false;
   const std::vector<ExtentPattern>& extents = function_->signature.inputs[k].extents;
   if (extents.size() != domain_.size()) return false;
   for (std::size_t a = 0; a < extents.size(); ++a) {
@@ -346,7 +407,7 @@ InferAsk Binding::ask_about(const Shape& block) const {
   for (std::size_t k = 0; k < inputs_.size(); ++k) {
     ask.dtypes.push_back(inputs_[k].dtype);
     ask.whole.push_back(inputs_[k].max_shape());
-    ask.interior.push_back(interior(k, Box{Shape(block.size(), 0), block}).shape);
+    ask.interior.push_back(block_part(k, Box{Shape(block.size(), 0), block}).shape);
     Shape& halos = ask.halo.emplace_back();
     for (const ExtentPattern& extent : function_->signature.inputs[k].extents) halos.push_back(halo(extent.axis));
   }
@@ -359,11 +420,11 @@ const InferAnswer& Binding::inferred(const Shape& block) const {
   const std::lock_guard lock(asking_);
   const auto known = answers_.find(block);
   if (known != answers_.end()) return known->second;
-  if (!infer_)
+  if (!ask_.infer)
     throw Error(ErrorKind::unsupported, function_->id +
                                             ": its manifest leaves extents or bytes to the plugin's code, "
                                             "which is not asked here: state them as formulas");
-  InferAnswer answer = infer_(ask_about(block));
+  InferAnswer answer = ask_.infer(ask_about(block));
   for (std::size_t k = 0; k < function_->signature.outputs.size(); ++k) {
     const ArrayPattern& pattern = function_->signature.outputs[k];
     const auto wrong = [&](const std::string& what) {
@@ -387,10 +448,15 @@ std::optional<std::uint64_t> Binding::promised_bytes(const BytesManifest& bytes,
   return known.bytes;
 }
 
-Shape Binding::partial_shape(std::size_t k) const {
-  Shape shape;
-  for (const ExtentPattern& extent : function_->partial[k].extents) shape.push_back(extent.formula.count(constants_));
-  return shape;
+void Binding::bind_partials() {
+  reduction_.emplace();
+  for (std::size_t axis = 0; axis < domain_.size(); ++axis) reduction_->axes.push_back(axis);
+  for (const ArrayPattern& partial : function_->partial) {
+    Shape& tail = reduction_->tails.emplace_back();
+    for (const ExtentPattern& extent : partial.extents) tail.push_back(extent.formula.count(constants_));
+    if (element_count(tail) == 0) refuse("its partial result " + partial.name + " has no elements");
+    reduction_->states.push_back(dtype(partial));
+  }
 }
 
 std::uint64_t Binding::padding_bytes(const Shape& block) const {
@@ -411,11 +477,9 @@ std::uint64_t Binding::padding_bytes(const Shape& block) const {
   return total;
 }
 
-CallMemory Binding::memory(const Shape& block) const {
+CallMemory Binding::memory(const Shape& block, bool padded) const {
   CallMemory memory;
-  memory.sure = padding_bytes(block);
-  for (std::size_t k = 0; k < function_->partial.size(); ++k)
-    memory.sure += class_bytes(byte_count(partial_shape(k), dtype(function_->partial[k])));
+  if (padded) memory.sure = padding_bytes(block);
   const auto through_host = [&](const BytesManifest& bytes) {
     const InferAnswer::Bytes known = number(bytes, block);
     if (known.trust == Trust::unknown) memory.unknown = true;

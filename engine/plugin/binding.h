@@ -19,12 +19,15 @@ std::uint64_t with_rounding(std::uint64_t bytes);
 
 class Binding {
  public:
-  // How the plugin's own `infer` is asked where the manifest says `?` or `callback`; answers are kept by block shape.
-  using Infer = std::function<InferAnswer(const InferAsk&)>;
+  // How the plugin's own code is asked where the manifest says `?` or `callback`; answers are kept by block.
+  struct Ask {
+    std::function<InferAnswer(const InferAsk&)> infer;
+    std::function<RegionsAnswer(const InferAsk&, const RegionsAsk&)> regions;
+  };
 
   // Throws Error{invalid}: number, dtype or rank of an argument, axes that disagree, parameters, a user's max_shape; or
-  // Error{unsupported} where regions are left to a callback, or `infer` would have to be asked and cannot.
-  Binding(const FunctionManifest& function, const KernelSpec& spec, Infer infer = nullptr);
+  // Error{unsupported} where the plugin's code would have to be asked and cannot.
+  Binding(const FunctionManifest& function, const KernelSpec& spec, Ask ask = {});
 
   const FunctionManifest& function() const { return *function_; }
   const BoundParams& params() const { return params_; }
@@ -51,8 +54,10 @@ class Binding {
 
   // Bytes that one call may take; nullopt where the number is no promise (guess, unknown, replaced by the user).
   std::optional<std::uint64_t> promised_bytes(const BytesManifest& bytes, const Shape& block) const;
-  CallMemory memory(const Shape& block) const;
-  Shape partial_shape(std::size_t k) const;  // of `combine`
+  // `padded`: for calls that see inputs.
+  CallMemory memory(const Shape& block, bool padded = true) const;
+  // Partial results of `combine`; nullopt where the function is no reduction. All axes are reduced.
+  const std::optional<ReductionForm>& reduction() const { return reduction_; }
   DType dtype(const ArrayPattern& pattern) const;
 
   std::int64_t halo(const std::string& axis) const;
@@ -62,12 +67,18 @@ class Binding {
   void bind_axes();
   void bind_halos();
   void bind_outputs(const KernelSpec& spec);
+  void bind_partials();
   void check_boundary_value() const;
   std::int64_t first_extent(std::size_t k, const Shape& block) const;
   Trust worst_trust(const ExtentPattern& extent) const;
   InferAnswer::Bytes number(const BytesManifest& bytes, const Shape& block) const;
   const InferAnswer& inferred(const Shape& block) const;
   InferAsk ask_about(const Shape& block) const;
+  bool asks_regions() const { return function_->regions.kind == RegionManifest::Kind::callback; }
+  Box block_part(std::size_t k, const Box& block) const;  // of input k, along the axes that it shares with the block
+  std::vector<Box> output_boxes(const Box& block) const;
+  std::vector<Box> regions_of(const Box& block) const;
+  Shape largest_region(std::size_t k, const Shape& block) const;
   Expression::Variables variables(const Shape& block) const;
   std::optional<std::size_t> domain_axis(const std::string& axis) const;
   std::uint64_t padding_bytes(const Shape& block) const;
@@ -84,11 +95,14 @@ class Binding {
   Shape domain_;
   std::vector<bool> whole_;
   std::vector<OutputSpec> outputs_;
+  std::optional<ReductionForm> reduction_;
   std::map<std::size_t, std::int64_t> user_rows_;  // a user's max_shape, first extent, by output
   std::optional<std::uint64_t> extra_memory_;
-  Infer infer_;
+  Ask ask_;
   mutable std::mutex asking_;
   mutable std::map<Shape, InferAnswer> answers_;
+  mutable std::map<std::pair<Shape, Shape>, std::vector<Box>> regions_;  // by origin and extents of a block
+  mutable std::map<Shape, std::vector<Shape>> largest_;                  // of the regions of blocks of these extents
 };
 
 }  // namespace cuboid

@@ -10,7 +10,7 @@ namespace cuboid {
 
 class CallProbe : public CallMonitor {
  public:
-  enum class Promise : std::uint8_t { call_bytes, state_bytes, outside_bytes, rows, slab, release, rounding };
+  enum class Promise : std::uint8_t { call_bytes, state_bytes, outside_bytes, rows, slab, release, surroundings };
   // A request for memory is about to be served, bytes as the manifest counts them; false refuses it.
   virtual bool admits(std::uint64_t bytes) = 0;
   // What the call holds now, as the manifest counts.

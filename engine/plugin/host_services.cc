@@ -72,13 +72,9 @@ void host_log(cuboid_call* call, int32_t level, const char* message) {
   quietly(call, [&](PluginCall& host) { host.log(level, message); });
 }
 
-// One lane: the bodies run on the call's thread. What a body throws belongs to the plugin and passes through.
+// What a body throws belongs to the plugin and passes through.
 cuboid_status host_spread(cuboid_call* call, uint64_t n, void* arg, void (*body)(void*, uint64_t, uint32_t)) {
-  for (uint64_t i = 0; i < n; ++i) {
-    if (host_cancelled(call)) return CUBOID_E_CANCELLED;
-    body(arg, i, 0);
-  }
-  return CUBOID_OK;
+  return call ? of(call).spread(n, arg, body) : CUBOID_E_STATE;
 }
 
 }  // extern "C"

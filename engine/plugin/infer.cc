@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 
 #include "engine/plugin/abi_values.h"
@@ -51,6 +52,75 @@ InferAnswer::Bytes read_bytes(const std::string& id, std::uint64_t bytes, std::u
   return {known == Trust::unknown ? 0 : bytes, known};
 }
 
+// A question as the ABI spells it.
+struct AbiAsk {
+  explicit AbiAsk(const InferAsk& from) : params(from.params), facts(from.dtypes.size()) {
+    for (std::size_t k = 0; k < facts.size(); ++k) {
+      facts[k] = {sizeof(cuboid_fact),
+                  static_cast<std::uint16_t>(from.whole[k].size()),
+                  0,
+                  abi_dtype(from.dtypes[k]),
+                  from.interior[k].data(),
+                  from.halo[k].data(),
+                  from.whole[k].data()};
+      in.push_back(&facts[k]);
+    }
+    ask = {sizeof(cuboid_ask),
+           static_cast<std::uint32_t>(in.size()),
+           static_cast<std::uint32_t>(from.output_ranks.size()),
+           params.size(),
+           in.data(),
+           params.data()};
+  }
+  AbiAsk(const AbiAsk&) = delete;
+  AbiAsk& operator=(const AbiAsk&) = delete;
+
+  AbiParams params;
+  std::vector<cuboid_fact> facts;
+  std::vector<const cuboid_fact*> in;
+  cuboid_ask ask{};
+};
+
+// What the plugin says that a box of output k needs, by input.
+std::vector<Box> needed_by(const std::string& id, const cuboid_fn& fn, const cuboid_ask& question, std::size_t k,
+                           const Box& wanted, const InferAsk& ask) {
+  cuboid_box want{};
+  want.size = sizeof want;
+  want.rank = static_cast<std::uint32_t>(wanted.shape.size());
+  for (std::size_t a = 0; a < wanted.shape.size(); ++a) want.lo[a] = wanted.origin[a], want.hi[a] = wanted.end(a);
+  std::vector<cuboid_box> needs(ask.whole.size(), cuboid_box{});
+  std::vector<cuboid_box*> need;
+  for (std::size_t n = 0; n < needs.size(); ++n) {
+    needs[n].size = sizeof(cuboid_box);
+    needs[n].rank = static_cast<std::uint32_t>(ask.whole[n].size());
+    need.push_back(&needs[n]);
+  }
+  cuboid_status status = CUBOID_OK;
+  try {
+    status = fn.regions(&question, static_cast<std::uint32_t>(k), &want, need.data());
+  } catch (...) {
+    throw Error(ErrorKind::plugin, id + ": its regions let an exception escape", {{"function", id}});
+  }
+  if (status != CUBOID_OK)
+    throw Error(ErrorKind::invalid, id + ": its regions refuse these arguments: status " + std::to_string(status));
+  std::vector<Box> boxes;
+  for (std::size_t n = 0; n < needs.size(); ++n) {
+    Box& box = boxes.emplace_back();
+    for (std::size_t a = 0; a < ask.whole[n].size(); ++a) {
+      const std::int64_t lo = needs[n].lo[a], hi = needs[n].hi[a];
+      if (needs[n].rank != ask.whole[n].size() || lo < 0 || hi < lo || hi > ask.whole[n][a])
+        throw Error(ErrorKind::plugin,
+                    id + ": its regions ask for " + std::to_string(lo) + " to " + std::to_string(hi) + " along axis " +
+                        std::to_string(a) + " of input " + std::to_string(n) + ", which has " +
+                        std::to_string(ask.whole[n][a]),
+                    {{"function", id}});
+      box.origin.push_back(lo);
+      box.shape.push_back(hi - lo);
+    }
+  }
+  return boxes;
+}
+
 }  // namespace
 
 InferAnswer call_infer(const PluginLibrary& library, std::size_t function, const InferAsk& ask) {
@@ -62,36 +132,18 @@ InferAnswer call_infer_watched(const PluginLibrary& library, std::size_t functio
   const std::string& id = library.manifest().functions[function].id;
   const cuboid_fn& fn = library.function(function);
   if (!fn.infer) wrong(id, "does not exist");
-  std::vector<cuboid_fact> facts(ask.dtypes.size());
-  std::vector<const cuboid_fact*> in;
-  for (std::size_t k = 0; k < facts.size(); ++k) {
-    facts[k] = {sizeof(cuboid_fact),
-                static_cast<std::uint16_t>(ask.whole[k].size()),
-                0,
-                abi_dtype(ask.dtypes[k]),
-                ask.interior[k].data(),
-                ask.halo[k].data(),
-                ask.whole[k].data()};
-    in.push_back(&facts[k]);
-  }
+  const AbiAsk question(ask);
   std::vector<cuboid_out_fact> outputs(ask.output_ranks.size(), cuboid_out_fact{});
   std::vector<cuboid_out_fact*> out;
   for (cuboid_out_fact& output : outputs) {
     output.size = sizeof output;
     out.push_back(&output);
   }
-  const AbiParams params(ask.params);
-  const cuboid_ask question{sizeof(cuboid_ask),
-                            static_cast<std::uint32_t>(in.size()),
-                            static_cast<std::uint32_t>(out.size()),
-                            params.size(),
-                            in.data(),
-                            params.data()};
   cuboid_answer answer{};
   answer.size = sizeof answer;
   answer.out = out.data();
   cuboid_status status = CUBOID_OK;
-  const std::function<void()> infer = [&] { status = fn.infer(&question, &answer); };
+  const std::function<void()> infer = [&] { status = fn.infer(&question.ask, &answer); };
   try {
     around(infer);
   } catch (...) {
@@ -107,6 +159,26 @@ InferAnswer call_infer_watched(const PluginLibrary& library, std::size_t functio
   result.state = read_bytes(id, answer.state_bytes, answer.state_trust);
   result.outside = read_bytes(id, answer.outside_bytes, answer.outside_trust);
   return result;
+}
+
+RegionsAnswer call_regions(const PluginLibrary& library, std::size_t function, const InferAsk& ask,
+                           const RegionsAsk& wanted) {
+  const std::string& id = library.manifest().functions[function].id;
+  const cuboid_fn& fn = library.function(function);
+  if (!fn.regions) wrong(id, "is asked for regions, which it does not have");
+  const AbiAsk question(ask);
+  RegionsAnswer answer;
+  for (const std::vector<Box>& outputs : wanted) {
+    std::vector<std::optional<Box>> hulls(ask.whole.size());
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      for (std::size_t input = 0; const Box& box : needed_by(id, fn, question.ask, k, outputs[k], ask)) {
+        std::optional<Box>& sum = hulls[input++];
+        if (!box.empty() || !sum) sum = sum && !sum->empty() && !box.empty() ? hull(*sum, box) : box;
+      }
+    std::vector<Box>& boxes = answer.emplace_back();
+    for (const std::optional<Box>& one : hulls) boxes.push_back(*one);
+  }
+  return answer;
 }
 
 }  // namespace cuboid

@@ -11,6 +11,7 @@
 #include "engine/plugin/library_file.h"
 #include "engine/plugin/manifest_rules.h"
 #include "engine/plugin/parameters.h"
+#include "engine/plugin/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -227,7 +228,8 @@ void read_types(const JsonField& field, FunctionManifest& result) {
 }
 
 // "vendor.name/revision"
-void read_id(const JsonField& field, FunctionManifest& result) {
+template <class Function>
+void read_id(const JsonField& field, Function& result) {
   result.id = field.text(160);
   const std::size_t dot = result.id.find('.'), slash = result.id.find('/');
   bool valid = dot != std::string::npos && slash != std::string::npos && dot < slash;
@@ -389,6 +391,56 @@ FunctionManifest read_function(const JsonField& field) {
   return result;
 }
 
+std::vector<std::string> read_words(const JsonField& field) {
+  std::vector<std::string> words;
+  for (const JsonField& entry : field.list(0, 64)) words.push_back(entry.text(129));
+  return words;
+}
+
+// One step of a recipe. `known`: what may be an argument, "image", "blocks", "blocks.border".
+Recipe::Part read_part(const JsonField& field, const Manifest& manifest, std::set<std::string>& known,
+                       RecipeManifest& result) {
+  field.object({"name", "call", "args", "params"}, {"name", "call", "args"});
+  Recipe::Part part{read_identifier(field.at("name")), field.at("call").text(140), read_words(field.at("args")), {}};
+  const auto called = std::find_if(manifest.functions.begin(), manifest.functions.end(),
+                                   [&](const FunctionManifest& function) { return function.id == part.function; });
+  if (called == manifest.functions.end()) field.at("call").expected("the id of a function of this manifest");
+  if (part.args.size() != called->signature.inputs.size())
+    field.at("args").expected(std::to_string(called->signature.inputs.size()) + " names: " + called->signature.text);
+  for (const std::string& arg : part.args)
+    if (known.count(arg) == 0) field.at("args").fail(in_quotes(arg) + " is neither an input nor an earlier step");
+  if (const auto params = field.find("params")) part.params = read_words(*params);
+  for (const std::string& name : part.params) {
+    const auto same = [&](const ParamManifest& param) { return param.name == name; };
+    const auto param = std::find_if(called->params.begin(), called->params.end(), same);
+    if (param == called->params.end()) field.at("params").fail(in_quotes(name) + " is no parameter of " + called->id);
+    if (std::none_of(result.params.begin(), result.params.end(), same)) result.params.push_back(*param);
+  }
+  for (const ParamManifest& param : called->params)
+    if (!param.default_value && std::find(part.params.begin(), part.params.end(), param.name) == part.params.end())
+      field.fail("does not take the parameter " + param.name + ", which " + called->id + " requires");
+  if (!known.insert(part.name).second) field.at("name").fail("is taken");
+  for (const ArrayPattern& output : called->signature.outputs) known.insert(part.name + "." + output.name);
+  return part;
+}
+
+RecipeManifest read_recipe(const JsonField& field, const Manifest& manifest) {
+  field.object({"id", "doc", "signature", "steps"}, {"id", "doc", "signature", "steps"});
+  RecipeManifest result;
+  read_id(field.at("id"), result);
+  result.doc = read_doc(field);
+  const std::string signature = field.at("signature").text(kMaxSignatureLength);
+  result.signature = parsed(field.at("signature"), [&] { return parse_signature(signature); });
+  std::set<std::string> known;
+  for (const ArrayPattern& input : result.signature.inputs) {
+    result.recipe.inputs.push_back(input.name);
+    known.insert(input.name);
+  }
+  for (const JsonField& step : field.at("steps").list(1, 16))
+    result.recipe.parts.push_back(read_part(step, manifest, known, result));
+  return result;
+}
+
 void read_name_and_version(const JsonField& root, Manifest& manifest) {
   const auto made_of = [](const std::string& text, std::string_view extra) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -411,7 +463,7 @@ std::string_view to_string(BoundaryMode mode) { return kModes[static_cast<std::s
 Manifest parse_manifest(std::string_view json) {
   const JsonField::Json document = parse_json(json, kMaxManifestBytes, kMaxManifestDepth);
   const JsonField root(document, "");
-  root.object({"schema", "name", "version", "abi", "doc", "functions"}, {"schema", "name", "version", "functions"});
+  root.object({"schema", "name", "version", "abi", "doc", "functions", "recipes"}, {"schema", "name", "version", "functions"});
   root.at("schema").integer(1, 1);
   Manifest manifest;
   read_name_and_version(root, manifest);
@@ -427,6 +479,12 @@ Manifest parse_manifest(std::string_view json) {
     if (!ids.insert(manifest.functions.back().id).second)
       field.at("id").fail("two functions have the id " + manifest.functions.back().id);
   }
+  if (const auto recipes = root.find("recipes"))
+    for (const JsonField& field : recipes->list(0, 64)) {
+      manifest.recipes.push_back(read_recipe(field, manifest));
+      if (!ids.insert(manifest.recipes.back().id).second)
+        field.at("id").fail("two functions have the id " + manifest.recipes.back().id);
+    }
   manifest.json = document.dump();
   return manifest;
 }

@@ -91,12 +91,23 @@ struct FunctionManifest {
   std::vector<ExampleManifest> examples;
 };
 
+// A function made of others of the same library (Recipe).
+struct RecipeManifest {
+  std::string id, name;
+  std::int64_t revision = 1;
+  std::string doc;
+  Signature signature;                // for people; the parts check types and extents
+  std::vector<ParamManifest> params;  // those that its parts take
+  Recipe recipe;
+};
+
 struct Manifest {
   std::filesystem::path path;  // of the library
   std::string content_hash;    // SHA-256 of the library (and of its sidecar, where that was read), 64 hex digits
   std::string name, version, doc;
   std::uint32_t needs_minor = 0;
   std::vector<FunctionManifest> functions;
+  std::vector<RecipeManifest> recipes;
   std::string json;  // as the author wrote it, compact
 };
 

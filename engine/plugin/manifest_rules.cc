@@ -151,14 +151,23 @@ void check_combine(const FunctionManifest& function) {
 std::vector<std::string> cut_axes(const FunctionManifest& function) {
   std::vector<std::string> cut;
   if (function.signature.inputs.empty() || function.regions.kind == RegionManifest::Kind::all) return cut;
+  const bool reduces = !function.partial.empty();
   for (const ExtentPattern& extent : function.signature.inputs[0].extents) {
     const std::string& axis = extent.axis;
     if (axis.empty() || contains(function.regions.core, axis) || contains(cut, axis)) continue;
     const auto once = [&](const ArrayPattern& array) { return times(array, axis) <= 1; };
-    const auto joined = [&](const ArrayPattern& output) { return output.data_dependent() || times(output, axis) == 1; };
+    // What a reduction keeps and gives depends on none of the axes that it is cut along.
+    const auto free = [&](const ArrayPattern& array) {
+      return std::none_of(array.extents.begin(), array.extents.end(),
+                          [&](const ExtentPattern& one) { return one.formula.mentions(axis); });
+    };
+    const auto joined = [&](const ArrayPattern& output) {
+      return reduces ? free(output) : output.data_dependent() || times(output, axis) == 1;
+    };
     const Signature& signature = function.signature;
     if (std::all_of(signature.inputs.begin(), signature.inputs.end(), once) &&
-        std::all_of(signature.outputs.begin(), signature.outputs.end(), joined))
+        std::all_of(signature.outputs.begin(), signature.outputs.end(), joined) &&
+        std::all_of(function.partial.begin(), function.partial.end(), free))
       cut.push_back(axis);
   }
   return cut;

@@ -1,16 +1,14 @@
 #include "engine/plugin/plugin_call.h"
 
 #include <algorithm>
-#include <cfenv>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#endif
+#include <thread>
 
 #include "engine/plugin/host_heap.h"
+#include "engine/plugin/kept_surroundings.h"
 #include "engine/plugin/printable.h"
 #include "storage/error.h"
 
@@ -23,15 +21,6 @@ constexpr std::uint64_t kMaxAlign = 4096;
 // As the manifest counts a request: in multiples of 64, plus the alignment where more than 64 was asked for.
 std::uint64_t counted_bytes(std::uint64_t bytes, std::uint64_t align) {
   return (bytes + 63) / 64 * 64 + (bytes > 0 && align > 64 ? align : 0);
-}
-
-// The modes of the floating-point unit, without the flags that arithmetic raises.
-unsigned floating_point_modes() {
-#ifdef __SSE2__
-  return _mm_getcsr() & ~0x3fu;
-#else
-  return static_cast<unsigned>(std::fegetround());
-#endif
 }
 
 // Text of a plugin, for messages.
@@ -109,7 +98,7 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
   stage_ = stage;
   call_ = cuboid_call{};
   call_.size = sizeof call_;
-  call_.lanes = 1;
+  call_.lanes = stage == Stage::run ? static_cast<std::uint32_t>(lanes_) : 1;
   call_.host = &host_services();
   call_.host_data = this;
   call_.n_in = sees_inputs ? static_cast<std::uint32_t>(in_.size()) : 0;
@@ -119,10 +108,7 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
   call_.out = out_.data();
   call_.param = params_.data();
   cuboid_status status = CUBOID_OK;
-  // A rounding or flush-to-zero mode that a plugin left behind would change other functions' results on this thread.
-  std::fenv_t floating_point;
-  std::fegetenv(&floating_point);
-  const unsigned modes = floating_point_modes();
+  const KeptSurroundings kept;
   try {
     status = body(&call_);
   } catch (const std::bad_alloc&) {
@@ -135,10 +121,9 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
     escaped_ = "of an unknown type ";
     status = CUBOID_E_THROWN;
   }
-  if (probe_ && floating_point_modes() != modes)
-    probe_->broke(CallProbe::Promise::rounding, "left another rounding mode, or another treatment of tiny numbers");
+  if (const std::string changes = probe_ ? kept.changes() : ""; !changes.empty())
+    probe_->broke(CallProbe::Promise::surroundings, changes);
   if (probe_) probe_->returned(status);
-  std::fesetenv(&floating_point);
   if (status_ == CUBOID_OK) status_ = status;
   free_leftovers(stage);
 }
@@ -271,6 +256,7 @@ cuboid_status PluginCall::charge(std::int64_t delta) {
     const std::uint64_t back = std::min(outside_bytes_, std::uint64_t{0} - static_cast<std::uint64_t>(delta));
     if (back > 0) account_.release(static_cast<std::size_t>(back));
     outside_bytes_ -= back;
+    monitor_.holds_outside(outside_bytes_);
     return CUBOID_OK;
   }
   const auto more = static_cast<std::uint64_t>(delta);
@@ -284,6 +270,7 @@ cuboid_status PluginCall::charge(std::int64_t delta) {
   try {
     if (more > 0) account_.admit(static_cast<std::size_t>(more));
     outside_bytes_ += more;
+    monitor_.holds_outside(outside_bytes_);
     if (probe_) probe_->holds(call_bytes_, state_bytes_, outside_bytes_);
     return CUBOID_OK;
   } catch (const Error& error) {
@@ -291,6 +278,41 @@ cuboid_status PluginCall::charge(std::int64_t delta) {
     pending_ = std::current_exception();
     return CUBOID_E_CANCELLED;
   }
+}
+
+// A body that lets an exception escape stops the others; the first such exception goes on through the plugin's own frame.
+cuboid_status PluginCall::spread(std::uint64_t n, void* arg, SpreadBody body) const {
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<bool> stopped{false};
+  std::mutex mutex;
+  std::exception_ptr escaped;
+  const auto work = [&](std::uint32_t lane) {
+    try {
+      for (std::uint64_t i = 0; !stopped && (i = next.fetch_add(1)) < n;) {
+        if (monitor_.cancelled())
+          stopped = true;
+        else
+          body(arg, i, lane);
+      }
+    } catch (...) {
+      stopped = true;
+      const std::lock_guard lock(mutex);
+      if (!escaped) escaped = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::uint64_t lanes = std::min<std::uint64_t>(call_.lanes, n);
+  for (std::uint32_t lane = 1; lane < lanes; ++lane) {
+    try {
+      threads.emplace_back(work, lane);
+    } catch (const std::exception&) {
+      break;  // without a further thread, or memory for one, there are fewer lanes
+    }
+  }
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  if (escaped) std::rethrow_exception(escaped);
+  return stopped ? CUBOID_E_CANCELLED : CUBOID_OK;
 }
 
 void PluginCall::headroom(std::uint64_t* limit, std::uint64_t* in_use) const {

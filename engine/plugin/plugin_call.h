@@ -47,6 +47,8 @@ class PluginCall {
   PluginCall(const PluginCall&) = delete;
   PluginCall& operator=(const PluginCall&) = delete;
 
+  // Threads that `run` may use.
+  void set_lanes(int lanes) { lanes_ = std::max(lanes, 1); }
   // `values` must outlive the call.
   void set_params(const std::vector<ParamValue>& values) { params_ = AbiParams(values); }
   // `interior`: in the coordinates of the whole array, as the view's origin is.
@@ -73,6 +75,8 @@ class PluginCall {
   cuboid_status trim(std::uint32_t k, const std::int64_t* actual);
   cuboid_status grow(std::uint32_t k, const std::int64_t* wanted, const cuboid_view** view);
   cuboid_status push(std::uint32_t k, const cuboid_view* slab);
+  using SpreadBody = void (*)(void* arg, std::uint64_t i, std::uint32_t lane);
+  cuboid_status spread(std::uint64_t n, void* arg, SpreadBody body) const;
   cuboid_status fail(cuboid_status status, std::uint64_t needed, const char* message);
   bool cancelled() const { return monitor_.cancelled(); }
   void progress(double fraction) const;
@@ -126,6 +130,7 @@ class PluginCall {
   CallProbe* const probe_;  // the monitor, where it is one
   const CallPromises promises_;
   cuboid_call call_{};
+  int lanes_ = 1;
   Stage stage_ = Stage::run;
 
   std::deque<HostView> views_;  // of inputs and outputs; addresses are stable

@@ -3,8 +3,9 @@
 #include <sys/auxv.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
-#include <set>
+#include <fstream>
 
 #include "engine/plugin/parameters.h"
 #include "engine/plugin/plugin_kernel.h"
@@ -37,9 +38,18 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
   return libraries;
 }
 
+std::vector<std::string> ids_of(const Manifest& manifest) {
+  std::vector<std::string> ids;
+  for (const FunctionManifest& function : manifest.functions) ids.push_back(function.id);
+  for (const RecipeManifest& recipe : manifest.recipes) ids.push_back(recipe.id);
+  return ids;
+}
+
 // Collects libraries, the first with a function id wins.
 class Collector {
  public:
+  explicit Collector(const std::optional<AllowList>& allowed) : allowed_(allowed) {}
+
   void add(const fs::path& path, bool required) {
     std::error_code failed;
     const fs::path canonical = fs::canonical(path, failed);
@@ -47,7 +57,7 @@ class Collector {
     try {
       Manifest manifest = read_manifest(path);
       check(manifest);
-      for (const FunctionManifest& function : manifest.functions) owners_.emplace(function.id, path);
+      for (const std::string& id : ids_of(manifest)) owners_.emplace(id, path);
       report.found.push_back(std::move(manifest));
     } catch (const Error& error) {
       if (required) throw;
@@ -59,17 +69,21 @@ class Collector {
 
  private:
   void check(const Manifest& manifest) const {
+    if (allowed_ && allowed_->hashes.count(manifest.content_hash) == 0)
+      throw Error(ErrorKind::plugin, manifest.path.string() + " is not on the list " + allowed_->file.string() +
+                                         " of allowed plugins: its SHA-256 is " + manifest.content_hash);
     if (manifest.needs_minor > CUBOID_MINOR)
       throw Error(ErrorKind::plugin, manifest.path.string() + " needs minor " + std::to_string(manifest.needs_minor) +
                                          " of the plugin ABI, this program has " + std::to_string(CUBOID_MINOR));
-    for (const FunctionManifest& function : manifest.functions) {
-      const auto owner = owners_.find(function.id);
+    for (const std::string& id : ids_of(manifest)) {
+      const auto owner = owners_.find(id);
       if (owner != owners_.end())
-        throw Error(ErrorKind::plugin, manifest.path.string() + " has " + function.id + ", which " +
-                                           owner->second.string() + " has too and was found first");
+        throw Error(ErrorKind::plugin, manifest.path.string() + " has " + id + ", which " + owner->second.string() +
+                                           " has too and was found first");
     }
   }
 
+  const std::optional<AllowList>& allowed_;
   std::set<fs::path> seen_;
   std::map<std::string, fs::path> owners_;
 };
@@ -85,6 +99,15 @@ std::string described(const BytesManifest& bytes) {
   }
   static constexpr const char* kTrusts[] = {"exact", "bound", "guess", "unknown"};
   return bytes.formula.text() + " (" + kTrusts[static_cast<std::size_t>(bytes.trust)] + ")";
+}
+
+FunctionDoc document(const RecipeManifest& recipe) {
+  FunctionDoc doc{recipe.id, "plugin", recipe.signature.text, recipe.doc, "that of its steps: ", {}};
+  for (const Recipe::Part& part : recipe.recipe.parts)
+    doc.memory += (&part == &recipe.recipe.parts.front() ? "" : ", ") + part.function;
+  for (const ParamManifest& param : recipe.params)
+    doc.params.push_back({param.name, std::string(to_string(param.type)), param.doc, param.default_value});
+  return doc;
 }
 
 FunctionDoc document(const FunctionManifest& function) {
@@ -131,8 +154,27 @@ fs::path find_library(const std::string& name, const fs::path& base, const std::
   throw Error(ErrorKind::not_found, "plugin " + in_quotes(name) + " was not found; looked for it in " + looked);
 }
 
-PluginReport find_plugins(const std::vector<fs::path>& libraries, const std::vector<fs::path>& folders) {
-  Collector collector;
+AllowList read_allow_list(const fs::path& file) {
+  std::ifstream stream(file);
+  if (!stream) throw Error(ErrorKind::not_found, file.string() + ": cannot be read; expected a list of allowed plugins");
+  AllowList list{file, {}};
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    std::string hash = line.substr(0, line.find_first_of(" \t\r"));
+    std::transform(hash.begin(), hash.end(), hash.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
+      throw Error(ErrorKind::invalid, file.string() + ", line " + std::to_string(number) + ": is " + in_quotes(hash) +
+                                          ", expected a SHA-256 of 64 hex digits, as sha256sum prints it");
+    list.hashes.insert(hash);
+  }
+  return list;
+}
+
+PluginReport find_plugins(const std::vector<fs::path>& libraries, const std::vector<fs::path>& folders,
+                          const std::optional<AllowList>& allowed) {
+  Collector collector(allowed);
   for (const fs::path& library : libraries) collector.add(library, true);
   for (const fs::path& folder : folders)
     for (const fs::path& library : libraries_in(folder)) collector.add(library, false);
@@ -177,7 +219,18 @@ std::vector<FunctionDoc> PluginResolver::functions() const {
   std::vector<FunctionDoc> docs;
   for (const auto& library : libraries_)
     for (const FunctionManifest& function : library->manifest().functions) docs.push_back(document(function));
+  for (const auto& library : libraries_)
+    for (const RecipeManifest& recipe : library->manifest().recipes) docs.push_back(document(recipe));
   return docs;
+}
+
+const Recipe* PluginResolver::recipe(const std::string& function) const {
+  const RecipeManifest* best = nullptr;
+  for (const auto& library : libraries_)
+    for (const RecipeManifest& recipe : library->manifest().recipes)
+      if (recipe.id == function || (recipe.name == function && (!best || recipe.revision > best->revision)))
+        best = &recipe;
+  return best ? &best->recipe : nullptr;
 }
 
 void PluginResolver::load() const {

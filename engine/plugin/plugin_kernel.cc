@@ -52,34 +52,108 @@ void add_output(const Binding& binding, std::size_t k, KernelCall& call, PluginC
   host.add_output(std::move(output));
 }
 
-// The four functions of a reduction over one block that is the whole array.
-void reduce_whole(const Binding& binding, const cuboid_fn& fn, void* state, KernelCall& call, PluginCall& host) {
-  std::vector<Buffer> buffers;
-  std::vector<const cuboid_view*> partial;
-  for (std::size_t k = 0; k < binding.function().partial.size(); ++k) {
-    const DType dtype = binding.dtype(binding.function().partial[k]);
-    const Shape shape = binding.partial_shape(k);
-    buffers.push_back(call.memory->acquire(byte_count(shape, dtype)));
-    partial.push_back(host.add_partial(make_view(buffers.back().data(), dtype, shape)));
-  }
-  using Stage = PluginCall::Stage;
-  host.invoke(Stage::run, false, false, [&](cuboid_call* c) { return fn.init(state, c, partial.data()); });
-  if (host.failed()) return;
-  host.invoke(Stage::run, true, false, [&](cuboid_call* c) { return fn.accumulate(state, c, partial.data()); });
-  if (host.failed()) return;
-  host.invoke(Stage::run, false, true, [&](cuboid_call* c) { return fn.finalize(state, c, partial.data()); });
+// A partial result as the plugin sees it: without the axes of the domain.
+View without_domain(const View& state, std::size_t rank) {
+  const auto skip = static_cast<std::ptrdiff_t>(rank);
+  return {state.dtype, state.data, Shape(state.shape.begin() + skip, state.shape.end()),
+          Shape(state.strides.begin() + skip, state.strides.end())};
 }
 
-void check_call(const Binding& binding, const KernelCall& call) {
-  bool fits = call.phase == Phase::map && call.in.size() == binding.inputs().size() &&
-              call.in_box.size() == call.in.size() && call.out.size() == binding.outputs().size() && call.memory &&
-              call.monitor;
+std::vector<const cuboid_view*> add_partials(const Binding& binding, const std::vector<View>& states, PluginCall& host) {
+  std::vector<const cuboid_view*> partial;
+  for (const View& state : states) partial.push_back(host.add_partial(without_domain(state, binding.domain().size())));
+  return partial;
+}
+
+// Partial results that are only read; the ABI has one kind of view for both.
+std::vector<View> readable(const std::vector<ConstView>& states) {
+  std::vector<View> views;
+  for (const ConstView& state : states)
+    views.push_back({state.dtype, const_cast<std::byte*>(state.data), state.shape, state.strides});
+  return views;
+}
+
+// The plugin's function for a phase, with what it is to see.
+void run_phase(const Binding& binding, const cuboid_fn& fn, void* state, const KernelCall& call, PluginCall& host) {
+  using Stage = PluginCall::Stage;
+  const bool sees_inputs = call.phase == Phase::map || call.phase == Phase::accumulate;
+  const bool sees_outputs = call.phase == Phase::map || call.phase == Phase::finalize;
+  std::vector<const cuboid_view*> in, out;
+  if (!sees_inputs) in = add_partials(binding, readable(call.in), host);
+  if (!sees_outputs) out = add_partials(binding, call.out, host);
+  host.invoke(Stage::run, sees_inputs, sees_outputs, [&](cuboid_call* c) {
+    switch (call.phase) {
+      case Phase::map:
+        return fn.run(state, c);
+      case Phase::init:
+        return fn.init(state, c, out.data());
+      case Phase::accumulate:
+        return fn.accumulate(state, c, out.data());
+      case Phase::merge:
+        return fn.merge(state, c, out.data(), in.data());
+      case Phase::finalize:
+        break;
+    }
+    return fn.finalize(state, c, in.data());
+  });
+}
+
+Binding::Ask questions(const Inference& inference, const PluginLibrary& library, std::size_t index) {
+  Binding::Ask ask;
+  if (inference.infer)
+    ask.infer = [infer = inference.infer, plugin = &library, index](const InferAsk& about) {
+      return infer(*plugin, index, about);
+    };
+  if (inference.regions)
+    ask.regions = [regions = inference.regions, plugin = &library, index](const InferAsk& about,
+                                                                          const RegionsAsk& wanted) {
+      return regions(*plugin, index, about, wanted);
+    };
+  return ask;
+}
+
+// The extents that formulas see: those of a block, where the phase has one.
+Shape block_extents(const Binding& binding, Phase phase, const Shape& block) {
+  if (phase == Phase::map || phase == Phase::accumulate) return block;
+  Shape extents = binding.domain();
+  for (std::size_t axis = 0; axis < extents.size(); ++axis)
+    if (!binding.whole_axes()[axis]) extents[axis] = std::min<std::int64_t>(extents[axis], 1);
+  return extents;
+}
+
+bool are_inputs(const Binding& binding, const KernelCall& call) {
+  bool fits = call.in.size() == binding.inputs().size() && call.in_box.size() == call.in.size();
   for (std::size_t k = 0; fits && k < call.in.size(); ++k)
     fits = call.in_box[k] == binding.input_box(k, call.block) && call.in[k].shape == call.in_box[k].shape &&
            call.in[k].dtype == binding.inputs()[k].dtype;
+  return fits;
+}
+
+bool are_outputs(const Binding& binding, const KernelCall& call) {
+  bool fits = call.out.size() == binding.outputs().size();
   for (std::size_t k = 0; fits && k < call.out.size(); ++k)
     fits = call.out[k].dtype == binding.outputs()[k].spec.dtype &&
            call.out[k].shape.size() == binding.outputs()[k].spec.rank();
+  return fits;
+}
+
+template <class Views>
+bool are_states(const Binding& binding, const Views& views) {
+  const ReductionForm& form = *binding.reduction();
+  const Shape ones(binding.domain().size(), 1);
+  bool fits = views.size() == form.states.size();
+  for (std::size_t k = 0; fits && k < views.size(); ++k)
+    fits = views[k].dtype == form.states[k] && views[k].shape == form.with_tail(ones, k) && views[k].contiguous();
+  return fits;
+}
+
+void check_call(const Binding& binding, const KernelCall& call) {
+  const bool reduces = call.phase != Phase::map;
+  bool fits = call.memory && call.monitor && reduces == binding.reduction().has_value();
+  if (fits && (call.phase == Phase::map || call.phase == Phase::accumulate)) fits = are_inputs(binding, call);
+  if (fits && (call.phase == Phase::merge || call.phase == Phase::finalize)) fits = are_states(binding, call.in);
+  if (fits && (call.phase == Phase::map || call.phase == Phase::finalize)) fits = are_outputs(binding, call);
+  if (fits && reduces && call.phase != Phase::finalize) fits = are_states(binding, call.out);
   if (!fits)
     throw Error(ErrorKind::invalid, binding.function().id + " was called with buffers that do not fit its block " +
                                         to_string(call.block.shape));
@@ -93,10 +167,7 @@ PluginKernel::PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary>
       library_(std::move(library)),
       index_(index),
       binding_(library_->manifest().functions[index], spec_,
-               inference ? Binding::Infer([inference, plugin = library_.get(), index](const InferAsk& ask) {
-                 return inference(*plugin, index, ask);
-               })
-                         : Binding::Infer()) {
+               questions(inference, *library_, index)) {
   outputs_ = binding_.outputs();
 }
 
@@ -132,7 +203,9 @@ Shape PluginKernel::preferred_block(const std::vector<Shape>& input_chunks) cons
   }
 }
 
-CallMemory PluginKernel::memory(Phase, const Shape& block) const { return binding_.memory(block); }
+CallMemory PluginKernel::memory(Phase phase, const Shape& block) const {
+  return binding_.memory(block_extents(binding_, phase, block), phase == Phase::map || phase == Phase::accumulate);
+}
 
 std::vector<bool> PluginKernel::splittable_axes() const {
   std::vector<bool> result;
@@ -143,39 +216,68 @@ std::vector<bool> PluginKernel::splittable_axes() const {
   return result;
 }
 
+// Where a state's bytes are promised and no block's: it may be kept from call to call. A validator sees each open.
+std::optional<std::uint64_t> PluginKernel::kept_state_bytes(const KernelCall& call) const {
+  if (dynamic_cast<const CallProbe*>(call.monitor)) return std::nullopt;
+  const Shape least(domain().size(), 1);
+  const auto promised = binding_.promised_bytes(function().state_bytes, domain());
+  return promised == binding_.promised_bytes(function().state_bytes, least) ? promised : std::nullopt;
+}
+
+std::shared_ptr<PluginState> PluginKernel::borrow_state(const cuboid_fn& fn, std::uint64_t limit, KernelCall& call,
+                                                        bool alone) const {
+  const bool shared = function().flags.reentrant;
+  if (auto state = states_.take(shared)) return state;
+  std::unique_lock<std::mutex> opening(library_->serial(index_), std::defer_lock);
+  if (!alone) opening.lock();
+  if (auto state = states_.take(shared)) return state;  // another thread was faster
+  auto state = std::make_shared<PluginState>(fn, function(), binding_.params().values, limit, *call.monitor);
+  if (shared) states_.give(state);
+  return state;
+}
+
 void PluginKernel::run(KernelCall& call) const {
   check_call(binding_, call);
+  // Over an array without elements there is one block, and nothing to add.
+  if (call.phase == Phase::accumulate && intersect(call.block, Box::whole(domain())).empty()) return;
   const cuboid_fn& fn = library_->function(index_);
   const FunctionFlags& flags = function().flags;
   std::unique_lock<std::mutex> serial(library_->serial(index_), std::defer_lock);
   if (!flags.reentrant && !flags.state_local) serial.lock();
 
-  const Shape& block = call.block.shape;
+  const Shape block = block_extents(binding_, call.phase, call.block.shape);
   PluginCall host(
       function(), *call.memory, *call.monitor,
       {binding_.promised_bytes(function().call_bytes, block), binding_.promised_bytes(function().state_bytes, block),
        binding_.promised_bytes(function().outside_bytes, block)});
   std::vector<Buffer> padded;
   host.set_params(binding_.params().values);
-  for (std::size_t k = 0; k < call.in.size(); ++k) add_input(binding_, k, call, host, padded);
-  for (std::size_t k = 0; k < call.out.size(); ++k) add_output(binding_, k, call, host);
+  host.set_lanes(call.lanes);
+  if (call.phase == Phase::map || call.phase == Phase::accumulate)
+    for (std::size_t k = 0; k < call.in.size(); ++k) add_input(binding_, k, call, host, padded);
+  if (call.phase == Phase::map || call.phase == Phase::finalize)
+    for (std::size_t k = 0; k < call.out.size(); ++k) add_output(binding_, k, call, host);
 
   using Stage = PluginCall::Stage;
   void* state = nullptr;
-  if (fn.open) {
+  const std::optional<std::uint64_t> kept = fn.open ? kept_state_bytes(call) : std::nullopt;
+  if (kept) {
+    std::shared_ptr<PluginState> own = borrow_state(fn, *kept, call, serial.owns_lock());
+    const Charge held = call.memory->charge(own->bytes());
+    run_phase(binding_, fn, own->get(), call, host);
+    host.judge();  // after a failure the state is not used again, unless others do
+    if (!flags.reentrant) states_.give(std::move(own));
+  } else if (fn.open) {
     std::unique_lock<std::mutex> opening(library_->serial(index_), std::defer_lock);
     if (!serial.owns_lock()) opening.lock();
     host.invoke(Stage::open, false, false, [&](cuboid_call* c) { return fn.open(c, &state); });
     if (host.failed()) host.judge();  // there is no state to close
   }
-  if (fn.run)
-    host.invoke(Stage::run, true, true, [&](cuboid_call* c) { return fn.run(state, c); });
-  else
-    reduce_whole(binding_, fn, state, call, host);
-  if (fn.open && fn.close)
+  if (!kept) run_phase(binding_, fn, state, call, host);
+  if (!kept && fn.open && fn.close)
     host.invoke(Stage::close, false, false, [&](cuboid_call* c) { return fn.close(c, state), CUBOID_OK; });
   host.judge();
-  call.produced = host.produced();
+  if (call.phase == Phase::map || call.phase == Phase::finalize) call.produced = host.produced();
 }
 
 }  // namespace cuboid

@@ -5,6 +5,7 @@
 #include "engine/expr/kernel.h"
 #include "engine/plugin/binding.h"
 #include "engine/plugin/plugin_library.h"
+#include "engine/plugin/plugin_state.h"
 
 namespace cuboid {
 
@@ -22,7 +23,7 @@ class PluginKernel : public Kernel {
  public:
   // Throws Error{invalid, unsupported} for arguments and parameters that the function does not take.
   PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary> library, std::size_t index,
-               const Inference& inference = nullptr);
+               const Inference& inference = {});
 
   std::string identity() const override;
   bool foreign() const override { return true; }
@@ -36,6 +37,10 @@ class PluginKernel : public Kernel {
   bool input_is_block(std::size_t k) const override { return binding_.input_is_block(k); }
   Box output_box(std::size_t k, const Box& block) const override { return binding_.output_box(k, block); }
   Shape output_extents(std::size_t k, const Shape& block) const override { return binding_.output_extents(k, block); }
+  const ReductionForm* reduction() const override {
+    return binding_.reduction() ? &*binding_.reduction() : nullptr;
+  }
+  // In the phases of a reduction that see no block (init, merge, finalize) axes are 1 where they are cut.
   CallMemory memory(Phase phase, const Shape& block) const override;
   void run(KernelCall& call) const override;
 
@@ -48,9 +53,14 @@ class PluginKernel : public Kernel {
   std::vector<bool> splittable_axes() const override;
 
  private:
+  std::optional<std::uint64_t> kept_state_bytes(const KernelCall& call) const;
+  std::shared_ptr<PluginState> borrow_state(const cuboid_fn& fn, std::uint64_t limit, KernelCall& call,
+                                            bool alone) const;
+
   std::shared_ptr<const PluginLibrary> library_;
   std::size_t index_;
   Binding binding_;
+  mutable PluginStates states_;  // goes before what its states refer to
 };
 
 }  // namespace cuboid

@@ -20,6 +20,7 @@ class PluginLibrary {
   PluginLibrary(Manifest manifest, cuboid_plugin_v1_fn entry);
 
   const Manifest& manifest() const { return manifest_; }
+  bool linked() const { return linked_ != nullptr; }  // into the program itself
 
   // Loads the code (once; later calls are free) and checks it against the manifest: the file is the one whose manifest
   // was read, the entry point is its own, the ABI's minor is served, the table of functions is the one promised. Runs

@@ -58,6 +58,13 @@ View pack_leading(const View& view, const Shape& extents) {
   }
 }
 
+// Threads that one call may use: where memory, or the number of blocks, lets fewer tasks run at once than the user wants,
+// the cores left over go to those that do.
+int lanes_of(const Plan& plan, const Stage& stage) {
+  const std::int64_t tasks = std::min<std::int64_t>(stage.numbers.concurrency, stage.numbers.tasks);
+  return static_cast<int>(plan.options.workers / std::max<std::int64_t>(tasks, 1));
+}
+
 class TaskRun {
  public:
   TaskRun(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor,
@@ -70,6 +77,7 @@ class TaskRun {
         monitor_(monitor),
         pieces_(pieces),
         block_(stage_.grid.box(order.block)),
+        lanes_(std::max(lanes_of(plan, stage_), 1)),
         op_boxes_(op_boxes(program_, block_)),
         slots_(program_.buffers.size()) {}
 
@@ -254,6 +262,7 @@ class TaskRun {
     call.phase = step.phase;
     call.block = op_boxes_[static_cast<std::size_t>(step.op)];
     call.monitor = &monitor_;
+    call.lanes = lanes_;
     for (int buffer : step.in) {
       if (buffer < 0) {  // another call's
         call.in.emplace_back();
@@ -416,6 +425,7 @@ class TaskRun {
   TaskMonitor& monitor_;
   const std::map<int, PieceList>& pieces_;
   const Box block_;
+  const int lanes_;
   std::vector<Box> op_boxes_;  // of the block, or of the inner block inside a loop
   std::uint64_t turn_ = 0;     // counts changes of them
   std::vector<Slot> slots_;

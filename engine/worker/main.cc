@@ -6,6 +6,7 @@
 #include "engine/check/question.h"
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/plugin_host.h"
+#include "engine/plugin/plugin_questions.h"
 #include "engine/worker/counted_malloc.h"
 #include "engine/worker/worker.h"
 #include "storage/error.h"
@@ -45,7 +46,7 @@ cuboid::Resolvers load_plugins(const std::vector<std::string>& paths) {
   const std::vector<std::filesystem::path> libraries(paths.begin(), paths.end());
   static std::unique_ptr<const cuboid::PluginResolver> plugins;
   static const AbsentFunctions absent;
-  plugins = std::make_unique<const cuboid::PluginResolver>(cuboid::find_plugins(libraries, {}).found);
+  plugins = std::make_unique<const cuboid::PluginResolver>(cuboid::find_plugins(libraries, {}).found, cuboid::local_inference());
   plugins->load();
   return {&cuboid::builtin_kernels(), plugins.get(), &absent};
 }

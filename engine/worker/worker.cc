@@ -102,7 +102,8 @@ class Worker {
     process_memory::reset_peak();
     const process_memory::Status before = process_memory::status();
     const std::uint64_t kept = pool::resident_free_bytes();
-    const std::uint64_t floor = before.data - std::min<std::uint64_t>(before.data, pool::held_bytes());
+    // What of the pool is in use now are states of plugins, kept from call to call: no task's.
+    const std::uint64_t floor = before.data - std::min<std::uint64_t>(before.data, pool::free_bytes());
     WorkerTask surroundings(channel_, task.order, floor);
     try {
       event.result = run_task(plan, task.order, surroundings.account(), surroundings, task.pieces);

@@ -62,6 +62,17 @@ void WorkerTask::log(int /*level*/, const std::string& text) {
   channel_.send(protocol::encode_text(protocol::Type::log, text));
 }
 
+// What malloc may take before more of it is charged.
+std::int64_t WorkerTask::free_of_charge() const { return kOutsideSlack + stated_ + charged_; }
+
+void WorkerTask::holds_outside(std::uint64_t bytes) {
+  const counted_malloc::LetThrough guard;
+  std::lock_guard lock(outside_);
+  stated_ = static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX / 4));
+  stated_peak_ = std::max(stated_peak_, stated_);
+  if (call_) counted_malloc::allow(free_of_charge());
+}
+
 void WorkerTask::call_begins(const Call& call) {
   progress(0);
   if (!call.estimated) return;
@@ -74,7 +85,7 @@ void WorkerTask::call_begins(const Call& call) {
   account_.set_on_exceed([this](MemoryAccount& account, std::size_t needed) {
     return ask(allowance_ + (needed - std::min(needed, account.limit())), Evidence::own_limit);
   });
-  charged_ = 0;
+  charged_ = stated_ = stated_peak_ = 0;
   counted_malloc::set_gate(*this, kOutsideSlack);
 }
 
@@ -85,7 +96,8 @@ std::uint64_t WorkerTask::call_ends() {
   call_ = nullptr;
   account_.set_on_exceed(nullptr);
   if (charged_ > 0) account_.release(static_cast<std::size_t>(std::exchange(charged_, 0)));
-  return outside > kOutsideSlack ? static_cast<std::uint64_t>(outside) : 0;
+  const std::int64_t beside = outside - stated_peak_;  // what was stated is in the account's peak
+  return beside > kOutsideSlack ? static_cast<std::uint64_t>(beside) : 0;
 }
 
 // What the manifest declares to bypass host services, and whatever the allowance grew beyond the declared estimate.
@@ -118,7 +130,7 @@ bool WorkerTask::within_outside_limit(std::int64_t above) {
 
 // Charges `above` to the account: in steps, or to the byte where only that fits.
 bool WorkerTask::charge(std::int64_t above) {
-  const std::int64_t exact = above - kOutsideSlack - charged_;
+  const std::int64_t exact = above - free_of_charge();
   const std::int64_t rounded = round_up(exact, kChargeStep);
   const std::size_t in_use = account_.in_use();
   const bool fits = in_use <= account_.limit() && static_cast<std::size_t>(rounded) <= account_.limit() - in_use;
@@ -129,18 +141,19 @@ bool WorkerTask::charge(std::int64_t above) {
     return false;
   }
   charged_ += bytes;
-  counted_malloc::allow(kOutsideSlack + charged_);
+  counted_malloc::allow(free_of_charge());
   return true;
 }
 
 void WorkerTask::shrink(std::int64_t above) noexcept {
   std::unique_lock lock(outside_, std::try_to_lock);
   if (!lock) return;
-  const std::int64_t keep = round_up(std::max<std::int64_t>(0, above - kOutsideSlack), kChargeStep) + kChargeStep;
+  const std::int64_t keep =
+      round_up(std::max<std::int64_t>(0, above - kOutsideSlack - stated_), kChargeStep) + kChargeStep;
   if (keep >= charged_) return;
   account_.release(static_cast<std::size_t>(charged_ - keep));
   charged_ = keep;
-  counted_malloc::allow(kOutsideSlack + charged_);
+  counted_malloc::allow(free_of_charge());
 }
 
 bool WorkerTask::extend_mappings(std::size_t bytes) noexcept {

@@ -30,6 +30,7 @@ class WorkerTask final : public TaskMonitor, private counted_malloc::Gate {
   bool cancelled() const override;
   void progress(double) override;
   void log(int level, const std::string& text) override;
+  void holds_outside(std::uint64_t bytes) override;
   void call_begins(const Call& call) override;
   std::uint64_t call_ends() override;
 
@@ -44,6 +45,7 @@ class WorkerTask final : public TaskMonitor, private counted_malloc::Gate {
   bool charge(std::int64_t above);
   std::int64_t outside_limit() const;
   void limit_data() const;
+  std::int64_t free_of_charge() const;
   void note_refusal(std::uint64_t wanted, Evidence evidence);
 
   Channel& channel_;
@@ -57,6 +59,8 @@ class WorkerTask final : public TaskMonitor, private counted_malloc::Gate {
   CallMemory declared_;
   std::atomic<std::uint64_t> allowance_{0};
   std::int64_t charged_ = 0;  // bytes of malloc that account_ holds
+  // Bytes of malloc that the call charged by itself: counted once, whoever charges them.
+  std::int64_t stated_ = 0, stated_peak_ = 0;
   std::optional<std::uint64_t> refused_;
 };
 

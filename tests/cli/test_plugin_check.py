@@ -17,11 +17,11 @@ BREACHES = {
     "sharing": "threads", "reading": "reads", "writing": "writes", "scribbling": "inputs", "leaving": "filled",
     "overfull": "rows", "silent": "capacity", "taking": "call_bytes", "keeping": "state_bytes",
     "mallocing": "outside_bytes", "leaking": "release", "ignoring": "refusal", "refusal_kills": "refusal",
-    "dying": "cancel", "changing": "surroundings", "rounding": "surroundings",
+    "dying": "cancel", "changing": "surroundings", "rounding": "surroundings", "moving": "surroundings",
 }
 # Words that the complaint must have.
 WORDS = {"reading": "signal 11", "scribbling": "signal 11", "writing": "output", "loading": "static initialisers",
-         "taking": "call_bytes", "exporting": "cuboid_another_symbol", "rounding": "rounding", "changing": "umask",
+         "taking": "call_bytes", "exporting": "cuboid_another_symbol", "rounding": "rounding", "changing": "umask", "moving": "working directory",
          "falling": "fall", "refusal_kills": "signal 11", "ignoring": "OK all the same", "dying": "signal 6"}
 
 

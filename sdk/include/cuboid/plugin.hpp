@@ -876,6 +876,27 @@ constexpr void write_function(Sink& out, const decl& d) {
   out.raw("]}");
 }
 
+// What CUBOID_PLUGIN names is a function (has `meta`) or a recipe (has `recipe`: its manifest entry as JSON).
+template <class F, class = void>
+struct IsRecipe : std::false_type {};
+template <class F>
+struct IsRecipe<F, std::void_t<decltype(F::recipe)>> : std::true_type {};
+
+template <class F>
+constexpr void write_one(Sink& out, bool recipes, bool& any) {
+  if constexpr (IsRecipe<F>::value) {
+    if (!recipes) return;
+    if (any) out.put(',');
+    any = true;
+    out.raw(F::recipe);
+  } else {
+    if (recipes) return;
+    if (any) out.put(',');
+    any = true;
+    write_function(out, F::meta);
+  }
+}
+
 template <class Identity, class... Functions>
 constexpr std::size_t write_manifest(char* to) {
   Sink out{to};
@@ -887,10 +908,14 @@ constexpr std::size_t write_manifest(char* to) {
   out.key("abi", first);
   out.raw("{\"major\":"), out.whole(CUBOID_MAJOR), out.raw(",\"needs_minor\":"), out.whole(CUBOID_NEEDS_MINOR),
       out.put('}');
-  out.key("functions", first), out.put('[');
-  bool any = false;
-  ((any ? out.put(',') : void(), any = true, write_function(out, Functions::meta)), ...);
-  out.raw("]}");
+  for (const bool recipes : {false, true}) {
+    if (recipes && !(IsRecipe<Functions>::value || ...)) break;
+    out.key(recipes ? "recipes" : "functions", first), out.put('[');
+    bool any = false;
+    (write_one<Functions>(out, recipes, any), ...);
+    out.put(']');
+  }
+  out.put('}');
   return out.size;
 }
 
@@ -1505,18 +1530,34 @@ constexpr cuboid_fn make_function() {
   return fn;
 }
 
+// The table of functions; recipes have no code.
+template <class F>
+struct Entry {
+  static constexpr cuboid_fn function = make_function<F>();
+  static constexpr const cuboid_fn* pointer = &function;
+};
+struct NoEntry {
+  static constexpr const cuboid_fn* pointer = nullptr;
+};
+template <class... Functions>
+constexpr auto make_table() {
+  std::array<const cuboid_fn*, sizeof...(Functions)> table{};
+  std::size_t n = 0;
+  for (const cuboid_fn* fn : {std::conditional_t<IsRecipe<Functions>::value, NoEntry, Entry<Functions>>::pointer...})
+    if (fn) table[n++] = fn;
+  return table;
+}
+
 template <class Identity, class... Functions>
 struct Library {
-  template <class F>
-  static constexpr cuboid_fn function = make_function<F>();
-  static constexpr const cuboid_fn* list[] = {&function<Functions>...};
+  static constexpr auto table = make_table<Functions...>();
   static constexpr cuboid_plugin plugin = {sizeof(cuboid_plugin),
                                            CUBOID_NEEDS_MINOR,
                                            Identity::name,
                                            Identity::version,
-                                           sizeof...(Functions),
+                                           std::uint32_t((!IsRecipe<Functions>::value + ...)),
                                            0,
-                                           list,
+                                           table.data(),
                                            nullptr};
 
   static const cuboid_plugin* hello(const cuboid_hello* hello, const char** why) noexcept {

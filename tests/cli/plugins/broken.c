@@ -11,7 +11,7 @@
 enum {
   nothing, falling, other_table, exporting, loading, inferring, example, failing, counting, cutting, striding, sharing,
   reading, writing, scribbling, leaving, overfull, silent, taking, keeping, mallocing, leaking, ignoring, dying,
-  refusal_kills, changing, rounding
+  refusal_kills, changing, rounding, moving
 };
 
 
@@ -99,6 +99,7 @@ static cuboid_status run(void* state, cuboid_call* call) {
   }
   if (BREAK == changing) umask(0);
   if (BREAK == rounding) fesetround(FE_UPWARD);
+  if (BREAK == moving && chdir("/") != 0) abort();
   for (int64_t i = 0; i < n; ++i) {
     if (BREAK != leaving || x->origin[0] + i != 3) *(double*)(to + i * y->stride_bytes[0]) = 2 * copy[i];
     if (!(copy[i] > 100)) continue;

@@ -283,6 +283,32 @@ TEST(Manifest, HostileManifestsAreRefusedNamingTheField) {
   for (const Bad& bad : table) EXPECT_THAT(complaint(bad.json), HasSubstr(bad.complaint)) << bad.what;
 }
 
+std::string with_recipe(const std::string& step, const std::string& id = "demo.twice/1") {
+  const std::string text = manifest_text(FunctionText{});
+  return text.substr(0, text.size() - 1) + R"(, "recipes": [{"id": ")" + id +
+         R"(", "doc": "d", "signature": "x:f8[n] -> y:f8[<=n]", "steps": [)" + step + "]}]}";
+}
+
+TEST(Manifest, RecipesNameFunctionsInputsAndParametersThatExist) {
+  const std::string first = R"({"name": "a", "call": "demo.above/1", "args": ["x"], "params": ["t"]})";
+  const Manifest manifest =
+      parse_manifest(with_recipe(first + R"(, {"name": "b", "call": "demo.above/1", "args": ["a.y"]})"));
+  ASSERT_EQ(manifest.recipes.size(), 1u);
+  EXPECT_EQ(manifest.recipes[0].recipe.parts[1].args, std::vector<std::string>{"a.y"});
+  EXPECT_EQ(manifest.recipes[0].params.at(0).name, "t");
+  const std::vector<std::pair<std::string, std::string>> wrong{
+      {with_recipe(""), "recipes[0].steps"},
+      {with_recipe(first, "demo.above/1"), "two functions have the id demo.above/1"},
+      {with_recipe(R"({"name": "a", "call": "demo.other/1", "args": ["x"]})"), "a function of this manifest"},
+      {with_recipe(R"({"name": "a", "call": "demo.above/1", "args": []})"), "1 names"},
+      {with_recipe(R"({"name": "a", "call": "demo.above/1", "args": ["a"]})"), "neither an input nor an earlier step"},
+      {with_recipe(R"({"name": "a", "call": "demo.above/1", "args": ["x"], "params": ["q"]})"), "no parameter of"},
+      {with_recipe(first + ", " + first), "is taken"},
+      {with_recipe(R"({"name": "min", "call": "demo.above/1", "args": ["x"]})"), "not reserved"},
+  };
+  for (const auto& [text, words] : wrong) EXPECT_THAT(complaint(text), HasSubstr(words));
+}
+
 TEST(Manifest, CutAtEveryLengthIsRefused) {
   const std::string valid = manifest_text(FunctionText{});
   for (std::size_t length = 0; length < valid.size(); ++length)
