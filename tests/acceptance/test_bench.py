@@ -42,3 +42,17 @@ def test_script(tmp_path):
     results = json.loads((tmp_path / "results.json").read_text())
     assert len(results) == 7 and all(result["ratio"] > 0 for result in results.values())
     assert "us a task" in done.stdout
+
+
+def test_escalation(tmp_path):
+    """A small one; the numbers that count are of 400 blocks on a quiet machine."""
+    done = subprocess.run([sys.executable, ROOT / "bench/escalation/run.py", "--folder", tmp_path, "--blocks", "40",
+                           "--milliseconds", "5", "--json", tmp_path / "results.json"], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=environment(CUBOID_BUILD=str(BUILD)))
+    assert done.returncode == 0, done.stdout
+    results = json.loads((tmp_path / "results.json").read_text())
+    for case, result in results.items():
+        assert result["ladder"]["lost"] == result["oracle"]["lost"], (case, done.stdout)  # what can be done is done
+        more = result["ladder"]["grown"] + result["ladder"]["retried"]
+        assert more == 0 if case == "none" else more > 0
+    assert results["2 % up to 60x"]["oracle"]["lost"] == 1 and results["2 % up to 60x"]["doubled"]["lost"] == 40

@@ -4,6 +4,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import scipy.ndimage
 
 import arrays
 import pipelines
@@ -109,3 +110,30 @@ def test_more_memory_that_changes_nothing_is_given_once(tmp_path, library, x):
     first, second = failures(path)
     assert first[:3] == second[:3] == (CROWDED, "exceeded", "own-account") and second[3] > first[3]
     assert outcome.stage("a")["attempts"] == BLOCKS + 1
+
+
+def test_pilots_of_the_last_stage_run_in_the_first_minutes(tmp_path, library):
+    """Its largest, smallest and middle block, with what they need, before anything else: a wrong estimate is known when
+    hardly anything has been computed in vain."""
+    chunks, middle = 300, 75  # a task of the filter covers two chunks
+    x = np.random.default_rng(7).normal(size=(20 * chunks - 5, 20))  # the last block is the smallest
+    x[40 * middle:40 * middle + 40] = 100  # the middle one is crowded
+    arrays.write(tmp_path / "x.zarr", x, (20, 20))
+    path = pipelines.write(
+        tmp_path, arrays={"x": "x.zarr"}, plugins=[str(library)], memory="256MiB",
+        steps={"one": {"call": "filter.gaussian", "args": ["x"], "params": {"sigma": 1}},
+               "two": {"call": "filter.gaussian", "args": ["one"], "params": {"sigma": 1}},
+               "level": {"call": "sum", "args": ["two"], "params": {"axis": 1}},
+               "last": {"call": "ladder.whole", "args": ["level"]}}, store={"last": "out/a.zarr"})
+    plan = cuboid("plan", path, "--json")
+    assert plan.stage("last")["tasks"] == 2 * middle and plan.stage("last")["confidence"] == "unsafe"
+    outcome = cuboid("run", path, "--on-exceed", "fail", "--progress", "plain", "-vv", "--workers", 1, expect=4)
+    started = [line.split(": starts")[0] for line in outcome.err.splitlines() if ": starts" in line]
+    assert started[-1] == f"last, block {middle}"
+    assert len(started) <= 0.05 * plan.json["tasks"], "what was computed before the wrong estimate was known"
+    # It, and the two that the filter smears it into.
+    assert cuboid("run", path, "--on-exceed", "grow", "--json").stage("last")["tasks_grown"] == 3
+    smooth = x
+    for _ in range(2):
+        smooth = scipy.ndimage.gaussian_filter(smooth, 1, mode="reflect", truncate=4)
+    np.testing.assert_allclose(arrays.read(tmp_path / "out/a.zarr"), 2 * smooth.sum(axis=1), rtol=1e-12, atol=1e-11)
