@@ -182,7 +182,8 @@ struct Relabel {
 
  private:
   static std::int64_t look_up(const cuboid::sdk::View<const std::int64_t, 2>& table, std::int64_t label) {
-    std::int64_t low = 0, high = label == 0 ? 0 : table.extent(0);  // background stays
+    if (label == 0) return 0;  // background stays, whatever the table says
+    std::int64_t low = 0, high = table.extent(0);
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
       if (table(middle, 0) < label)
