@@ -365,13 +365,58 @@ TEST(PluginRun, NumbersThatOnlyThePluginKnowsAreAskedOfIt) {
   EXPECT_THAT(error_of([&] { asking.resolve(spec); }).message(), HasSubstr("another extent along axis 1"));
 }
 
-TEST(PluginRun, AReductionRunsOverTheWholeArray) {
+// Partial results of two blocks, merged and finished: what the tree of a plan does.
+TEST(PluginRun, AReductionRunsThroughItsPhases) {
   const std::vector<Array> in = {counting({10}), counting({3})};
   const auto kernel = kernel_of("test.total", in);
-  EXPECT_EQ(kernel->whole_axes(), (std::vector<bool>{true}));
-  const Outcome outcome = run_whole(*kernel, in);
-  EXPECT_EQ(outcome.produced, Shape{});
-  EXPECT_EQ(outcome.data[0], 55 * 6);
+  EXPECT_EQ(kernel->whole_axes(), (std::vector<bool>{false})) << "blocks may cut it";
+  ASSERT_TRUE(kernel->reduction());
+  const ReductionForm& form = *kernel->reduction();
+  Monitor monitor;
+  struct Partial {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<View> views;
+  };
+  const auto partial = [&] {
+    Partial made;
+    for (std::size_t k = 0; k < form.states.size(); ++k) {
+      const Shape extents = form.with_tail({1}, k);
+      made.memory.emplace_back(byte_count(extents, form.states[k]), std::byte{0xee});
+      made.views.push_back(make_view(made.memory.back().data(), form.states[k], extents));
+    }
+    return made;
+  };
+  const auto run = [&](Phase phase, const Box& block, std::vector<ConstView> from, std::vector<View> to) {
+    const CallMemory declared = kernel->memory(phase, block.shape);
+    MemoryAccount account(static_cast<std::size_t>(declared.sure + declared.uncertain));
+    KernelCall call;
+    call.phase = phase;
+    call.block = block;
+    call.memory = &account;
+    call.monitor = &monitor;
+    call.in = std::move(from);
+    if (phase == Phase::accumulate) {
+      for (std::size_t k = 0; k < in.size(); ++k) {
+        const Box box = kernel->input_box(k, block);
+        call.in_box.push_back(box);
+        call.in.push_back(make_view(reinterpret_cast<const std::byte*>(in[k].data.data()), kFloat64, in[k].shape)
+                              .sub(box.origin, box.shape));
+      }
+    }
+    for (const View& view : to) call.produced.push_back(view.shape);
+    call.out = std::move(to);
+    kernel->run(call);
+  };
+  const auto readable = [](const Partial& of) { return std::vector<ConstView>(of.views.begin(), of.views.end()); };
+  Partial first = partial(), second = partial();
+  run(Phase::init, Box{{0}, {6}}, {}, first.views);
+  run(Phase::init, Box{{6}, {4}}, {}, second.views);
+  run(Phase::accumulate, Box{{0}, {6}}, {}, first.views);
+  run(Phase::accumulate, Box{{6}, {4}}, {}, second.views);
+  run(Phase::merge, Box{{0}, {1}}, readable(second), first.views);
+  double total = 0;
+  run(Phase::finalize, Box{{0}, {1}}, readable(first), {make_view(reinterpret_cast<std::byte*>(&total), kFloat64, {})});
+  EXPECT_EQ(total, 55 * 6);
 }
 
 TEST(PluginRun, BuffersThatDoNotFitTheBlockAreRefused) {
