@@ -257,6 +257,11 @@ void Coordinator::on_done(TaskEvent& event) {
   for (WrittenChunk& chunk : event.result.written)
     row.objects.push_back({array(chunk.array).name, chunk.chunk, chunk.written.bytes, chunk.written.crc32c,
                            std::move(chunk.piece), std::move(chunk.extents)});
+  for (const ReadChunk& chunk : event.result.read) {
+    const SourceIdentity::Chunk known = recall_->source(chunk.array).chunk(chunk.chunk);
+    journal_.add_source(array(chunk.array).name,
+                        {chunk.chunk, known.identity, known.stamp, chunk.stored.bytes, chunk.stored.crc32c});
+  }
   journal_.add_block(stage(index).name, row);
   StageResult& result = *run.result;
   result.peak_bytes = std::max(result.peak_bytes.value_or(0), event.peak);

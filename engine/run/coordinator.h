@@ -49,6 +49,7 @@ struct RunLedger {
   std::uint64_t peak_rss = 0;
   std::map<std::string, std::int64_t> ran;  // tasks of this run that succeeded, by stage
   std::int64_t tasks_run = 0;
+  std::set<std::string> replaced;  // damaged chunks of intermediates that were removed, to be computed again
   int generation = 0;
 };
 
@@ -66,7 +67,7 @@ class Coordinator {
   Coordinator(Setup setup, std::shared_ptr<const Plan> plan, Facts facts);
   ~Coordinator();
 
-  // Finds out what is left to do; writes nothing. Throws what reading metadata or the journal throws.
+  // Finds out what is left to do; writes nothing but what it learned of sources. Throws what reading metadata or the journal throws.
   void resume();
   bool nothing_to_do() const;
   // Starts executors: a plugin that cannot be loaded is thrown from here, before anything is written but plan files.
@@ -171,6 +172,7 @@ class Coordinator {
   void answer_held(Asked& asked, Running& running, const Choice& choice);
   void apply_choice(TaskRef task, const Choice& choice, const Next& proposed, const TaskEvent& event);
   void drop_questions();
+  bool remove_damaged(TaskRef task, const Error& error);
   bool can_split(const TaskOrder& order) const;
   bool may_be_exceeded(TaskRef task, const TaskEvent& event) const;
   std::uint64_t measured_u(const TaskEvent& event) const;

@@ -82,6 +82,7 @@ void Coordinator::on_failed(TaskEvent& event) {
       {event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone, event.order.splits});
   if (cancelled_) return;
   if (storage_failed(event)) {
+    if (remove_damaged(task, *event.error)) return;
     park(task, 6, "storage failed", event);
     // A chunk that cannot be read says nothing about others; a store that fails will fail again.
     if (event.error->kind() == ErrorKind::io) stop(6, *event.error);
@@ -104,6 +105,33 @@ void Coordinator::on_failed(TaskEvent& event) {
   const Next next = decide(run.limits, history.failed, siblings(task), can_split(event.order));
   if (next.what == Next::What::ask && run.always) return apply_choice(task, *run.always, next, event);
   apply(task, next, event);
+}
+
+// The chunk or piece of an intermediate that could not be read goes, and another coordinator finds it missing: the block
+// that made it runs again. Once for each: storage that damages what it is given is not to be argued with.
+bool Coordinator::remove_damaged(TaskRef task, const Error& error) {
+  const auto said = [&](std::string_view key) -> std::string {
+    for (const auto& [name, value] : error.context())
+      if (name == key) return value;
+    return {};
+  };
+  for (const int input : stage(task.stage).inputs) {
+    const PlanArray& read = array(input);
+    std::string damaged;
+    if (read.role == PlanArray::Role::intermediate && said("array") == read.zarr->name()) damaged = said("chunk");
+    if (read.role == PlanArray::Role::pieces)
+      for (const PieceList::Piece& piece : pieces_[input].pieces)
+        if (!piece.key.empty() && said("file") == open_store(read.location)->describe(piece.key)) damaged = piece.key;
+    if (damaged.empty()) continue;
+    if (!ledger_.replaced.insert(read.name + " " + damaged).second) return false;
+    (read.zarr ? read.zarr->mutable_store() : *open_store(read.location)).erase(damaged);
+    notify(RunEvent::What::notice, task.stage, task.block, 0,
+           damaged + " of " + read.name + " was damaged: the block that made it is computed again");
+    restart_ = stopping_ = true;
+    drop_questions();
+    return true;
+  }
+  return false;
 }
 
 void Coordinator::on_exceeded_bound(TaskEvent& event, const Running&) {

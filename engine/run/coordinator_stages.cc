@@ -52,7 +52,9 @@ void Coordinator::resume() {
     scheduler_ = std::make_unique<Scheduler>(*plan_);
     for (int s = 0; s < static_cast<int>(stages_.size()); ++s) set_up_stage(s);
     open_stages();
+    for (const auto& [name, row] : recall_->recognised()) journal_.add_source(name, row);
   } while (restart_);
+  journal_.commit(true);
 }
 
 bool Coordinator::nothing_to_do() const {
