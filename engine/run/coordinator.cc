@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "storage/buffer.h"
 #include "storage/error.h"
@@ -63,7 +64,15 @@ void Coordinator::start() {
   if (!pieces_.empty() || ledger_.generation > 0) pieces_changed_ = true;
   sample_memory();
   notify(RunEvent::What::planned);
-  if (reused_ > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, reused_);
+  tell_kept();
+}
+
+// Stages open one after another: more may turn out to be kept later on.
+void Coordinator::tell_kept() {
+  std::int64_t kept = 0;
+  for (const auto& [name, result] : ledger_.stages) kept += result.tasks_reused;
+  const std::int64_t more = kept - std::exchange(ledger_.kept_told, std::max(kept, ledger_.kept_told));
+  if (more > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, more);
 }
 
 bool Coordinator::loop() {
@@ -252,6 +261,9 @@ void Coordinator::on_done(TaskEvent& event) {
   if (run.estimated) {
     row.peak_u = measured_u(event);
     siblings({index, number}).add_finished(row.peak_u, run.limits.projection.uncertain);
+    CallRecord& record = learned({index, number});
+    record.stats.add_finished(row.peak_u, record.declared);
+    record.peak = std::max(record.peak, row.peak_u);
   }
   row.objects.reserve(event.result.written.size());
   for (WrittenChunk& chunk : event.result.written)

@@ -12,6 +12,7 @@
 
 #include "engine/plan/memory_model.h"
 #include "engine/run/escalation.h"
+#include "engine/run/history.h"
 #include "engine/run/process_memory.h"
 #include "engine/run/resume.h"
 #include "engine/run/run.h"
@@ -50,6 +51,8 @@ struct RunLedger {
   std::map<std::string, std::int64_t> ran;  // tasks of this run that succeeded, by stage
   std::int64_t tasks_run = 0;
   std::set<std::string> replaced;  // damaged chunks of intermediates that were removed, to be computed again
+  std::int64_t kept_told = 0;  // tasks that observers know to be kept
+  std::map<CallKind, CallRecord> learned;  // of this run, for the history
   int generation = 0;
 };
 
@@ -135,6 +138,7 @@ class Coordinator {
   bool all_ended() const;
   Executor* executor_for(bool isolated) { return (isolated ? workers_ : threads_).get(); }
   void stop(int code, Error error);
+  void tell_kept();
   void notify(RunEvent::What what, int stage = -1, std::int64_t block = -1, std::uint64_t bytes = 0,
               std::string text = {}, std::int64_t count = 0);
 
@@ -176,8 +180,10 @@ class Coordinator {
   bool can_split(const TaskOrder& order) const;
   bool may_be_exceeded(TaskRef task, const TaskEvent& event) const;
   std::uint64_t measured_u(const TaskEvent& event) const;
-  std::uint64_t class_of(TaskRef task) const;
-  SiblingStats& siblings(TaskRef task) { return run_of(task.stage).classes[class_of(task)]; }
+  SiblingStats& siblings(TaskRef task) {
+    return run_of(task.stage).classes[shape_class(stage(task.stage).grid, task.block)];
+  }
+  CallRecord& learned(TaskRef task);
 
   Setup setup_;
   std::shared_ptr<const Plan> plan_;
@@ -195,7 +201,6 @@ class Coordinator {
   std::unique_ptr<Executor> threads_, workers_;
   std::set<int> newly_complete_;
   int next_question_ = 1;
-  std::int64_t reused_ = 0;
   bool stopping_ = false, cancelled_ = false, restart_ = false, pieces_changed_ = false;
   std::uint64_t measured_base_ = 0;
   Clock::time_point cancel_deadline_{}, dirty_since_{}, last_tick_{}, next_sample_{};

@@ -39,15 +39,12 @@ std::uint64_t Coordinator::measured_u(const TaskEvent& event) const {
   return projection.outside > 0 ? std::max(event.result.call_peak, beside) : event.result.call_peak;
 }
 
-// Blocks of one stage differ in shape at the grid's edges alone: a bit per axis along which this one is cut short.
-std::uint64_t Coordinator::class_of(TaskRef task) const {
-  const Grid& grid = stage(task.stage).grid;
-  const Shape index = grid.index(task.block);
-  std::uint64_t bits = 0;
-  for (std::size_t axis = 0; axis < index.size(); ++axis)
-    if (index[axis] == grid.counts()[axis] - 1 && grid.shape()[axis] % grid.block()[axis] != 0)
-      bits |= std::uint64_t{1} << axis;
-  return bits;
+CallRecord& Coordinator::learned(TaskRef task) {
+  CallKind kind = call_kind(stage(task.stage), task.block);
+  CallRecord& record = ledger_.learned[kind];
+  record.kind = std::move(kind);
+  record.declared = run_of(task.stage).limits.projection.uncertain;
+  return record;
 }
 
 // Only what somebody estimated may be exceeded.
@@ -93,6 +90,13 @@ void Coordinator::on_failed(TaskEvent& event) {
     if (run.limits.rules.action == ExceedAction::fail) stopping_ = true, drop_questions();
     return;
   }
+  if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host &&
+      event.evidence != Evidence::own_bound) {
+    CallRecord& record = learned(task);
+    record.stats.add_failed(std::max(peak_u, event.needed), record.declared);
+    record.peak = std::max(record.peak, peak_u);
+    ++record.breaches;
+  }
   if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host)
     siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
   if (history.decided) {
@@ -107,8 +111,8 @@ void Coordinator::on_failed(TaskEvent& event) {
   apply(task, next, event);
 }
 
-// The chunk or piece of an intermediate that could not be read goes, and another coordinator finds it missing: the block
-// that made it runs again. Once for each: storage that damages what it is given is not to be argued with.
+// The chunk or piece of an intermediate that could not be read goes, and another coordinator finds it missing: the
+// block that made it runs again. Once for each: storage that damages what it is given is not to be argued with.
 bool Coordinator::remove_damaged(TaskRef task, const Error& error) {
   const auto said = [&](std::string_view key) -> std::string {
     for (const auto& [name, value] : error.context())
@@ -119,8 +123,8 @@ bool Coordinator::remove_damaged(TaskRef task, const Error& error) {
     const PlanArray& read = array(input);
     std::string damaged;
     if (read.role == PlanArray::Role::intermediate && said("array") == read.zarr->name()) damaged = said("chunk");
-    if (read.role == PlanArray::Role::pieces)
-      for (const PieceList::Piece& piece : pieces_[input].pieces)
+    if (const auto list = pieces_.find(input); list != pieces_.end())
+      for (const PieceList::Piece& piece : list->second.pieces)
         if (!piece.key.empty() && said("file") == open_store(read.location)->describe(piece.key)) damaged = piece.key;
     if (damaged.empty()) continue;
     if (!ledger_.replaced.insert(read.name + " " + damaged).second) return false;
@@ -221,7 +225,7 @@ bool Coordinator::grow(Running& running, std::uint64_t allowance) {
   running.order.limit = limit;
   running.order.allowance = allowance;
   running.reserved = 0;
-  if (!running.grown) ++run.result->tasks_grown;
+  if (!running.grown) ++run.result->tasks_grown, ++learned({running.order.stage, running.order.block}).breaches;
   running.grown = true;
   run.result->allowed_bytes = std::max(run.result->allowed_bytes, limit);
   bound_pool();

@@ -77,6 +77,9 @@ void Coordinator::set_up_stage(int index) {
   // What bypasses the host is an estimate even where its number is trusted: nothing refuses it exactly.
   if (projection.uncertain == 0 && !projection.unknown) projection.around_call = projection.sure;
   if (!run.result) {
+    for (const JournalTaught& taught : journal_.taught())
+      if (taught.stage == of.name)
+        run.classes[taught.shape_class] = {taught.finished, taught.worst_finished, taught.worst_seen, taught.above};
     run.result = &ledger_.stages[of.name];
     run.failed_before = journal_.failed_attempts(of.name);
   }
@@ -118,7 +121,6 @@ void Coordinator::open_stages() {
     }
     StageResult& result = *run_of(s).result;
     result.tasks_reused = std::max<std::int64_t>(0, kept - ledger_.ran[stage(s).name]);
-    reused_ += kept;
     if (record.known.count() > 0) result.peak_bytes = std::max(result.peak_bytes.value_or(0), record.peak);
     result.allowed_bytes = std::max(result.allowed_bytes, record.allowed);
     for (const MeasuredBlock& measured : record.measured)
@@ -126,6 +128,7 @@ void Coordinator::open_stages() {
     scheduler_->open(s, std::move(finished));
     if (scheduler_->complete(s)) newly_complete_.insert(s);
   }
+  if (threads_ || workers_) tell_kept();
 }
 
 // --- facts

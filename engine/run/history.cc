@@ -120,13 +120,11 @@ struct History::State {
   void put(const CallRecord& record) const {
     const std::vector<std::string> key{record.kind.function, record.kind.plugin, record.kind.params, record.kind.block};
     const auto number = [](auto value) { return std::to_string(value); };
-    const double now =
-        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     std::vector<std::string> values = key;
-    for (const std::string& value :
-         {number(record.declared), number(record.peak), number(record.stats.finished),
-          number(record.stats.worst_finished), number(record.stats.worst_seen), number(record.stats.above),
-          number(record.breaches), number(now)})
+    for (const std::string& value : {number(record.declared), number(record.peak), number(record.stats.finished),
+                                     number(record.stats.worst_finished), number(record.stats.worst_seen),
+                                     number(record.stats.above), number(record.breaches), number(now)})
       values.push_back(value);
     // Column affinity turns the texts into numbers. Of another declared number what was known says nothing.
     query(
@@ -147,13 +145,15 @@ History::History(const std::string& path) : state_(std::make_unique<State>()) {
   s.path = path;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  s.check(sqlite3_open_v2(path.c_str(), &s.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr));
+  s.check(
+      sqlite3_open_v2(path.c_str(), &s.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr));
   sqlite3_busy_timeout(s.db, kPatienceMs);
   if (s.pragma("PRAGMA application_id") == 0 && s.pragma("SELECT count(*) FROM sqlite_schema") == 0) {
     s.execute(kSchema);
   } else if (s.pragma("PRAGMA application_id") != kApplicationId || s.pragma("PRAGMA user_version") != kVersion) {
-    throw Error(ErrorKind::corrupt, "the history of earlier runs, " + path +
-                                        ", is not one that this version of cuboid wrote; remove it, and it begins anew");
+    throw Error(ErrorKind::corrupt,
+                "the history of earlier runs, " + path +
+                    ", is not one that this version of cuboid wrote; remove it, and it begins anew");
   }
 }
 

@@ -1,5 +1,5 @@
-// What calls of plugins took in earlier runs: a small SQLite file of the user's, keyed by what the function is (its name
-// and the hash of the library's content, so that a changed plugin starts anew), its parameters, and the shapes and
+// What calls of plugins took in earlier runs: a small SQLite file of the user's, keyed by what the function is (its
+// name and the hash of the library's content, so that a changed plugin starts anew), its parameters, and the shapes and
 // element types of one block. It teaches first sizes before a run's own blocks can, and is the audit of a manifest:
 // declared against measured.
 //
@@ -43,9 +43,9 @@ class History {
   explicit History(const std::string& path);
   History(History&&) noexcept;
   ~History();
-  std::vector<CallRecord> find(const CallKind& kind) const;  // at most one; of another declared number: none
+  std::vector<CallRecord> find(const CallKind& kind) const;            // at most one; of another declared number: none
   std::vector<CallRecord> of_function(const std::string& name) const;  // with or without "/revision"
-  void add(const std::vector<CallRecord>& records);  // all or nothing; counts add up, extremes stay
+  void add(const std::vector<CallRecord>& records);                    // all or nothing; counts add up, extremes stay
 
  private:
   struct State;

@@ -40,6 +40,8 @@ CREATE TABLE answers(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, stage INTEGER
   choice TEXT NOT NULL, bytes INTEGER NOT NULL, always INTEGER NOT NULL);
 CREATE TABLE outputs(location TEXT PRIMARY KEY, metadata BLOB NOT NULL, published INTEGER NOT NULL,
   run_dir TEXT NOT NULL);
+CREATE TABLE taught(stage INTEGER NOT NULL, class INTEGER NOT NULL, finished INTEGER NOT NULL, above INTEGER NOT NULL,
+  worst_finished REAL NOT NULL, worst_seen REAL NOT NULL, PRIMARY KEY(stage, class)) WITHOUT ROWID;
 CREATE TABLE shapes(array TEXT PRIMARY KEY, shape BLOB NOT NULL);
 CREATE TABLE bounds(array TEXT PRIMARY KEY, bound INTEGER NOT NULL);
 )sql";
@@ -110,7 +112,8 @@ std::string absolute(const std::string& path) {
   return error ? path : canonical.string();
 }
 
-// Where an output lies that a run directory made when it lay at `then`: where both were moved together, beside it still.
+// Where an output lies that a run directory made when it lay at `then`: where both were moved together, beside it
+// still.
 std::string moved(const std::string& location, const std::string& then, const std::string& now) {
   namespace fs = std::filesystem;
   if (then == now || !location.starts_with('/')) return location;
@@ -361,6 +364,19 @@ void Journal::add_source(const std::string& array, const JournalSource& row) {
   query.run();
 }
 
+void Journal::add_taught(const JournalTaught& row) {
+  State& s = *state_;
+  s.write();
+  State::Query(s, "INSERT OR REPLACE INTO taught VALUES(?,?,?,?,?,?)")
+      .bind(s.id_of(row.stage))
+      .bind(row.shape_class)
+      .bind(row.finished)
+      .bind(row.above)
+      .bind(row.worst_finished)
+      .bind(row.worst_seen)
+      .run();
+}
+
 void Journal::add_failure(const JournalFailure& row) {
   State& s = *state_;
   s.write();
@@ -500,6 +516,15 @@ std::map<std::int64_t, int> Journal::failed_attempts(const std::string& stage) c
   State::Query query(s, "SELECT block, max(attempt) FROM failures WHERE stage=? GROUP BY block");
   query.bind(id->second);
   while (query.next()) result[query.number(0)] = static_cast<int>(query.number(1));
+  return result;
+}
+
+std::vector<JournalTaught> Journal::taught() const {
+  State::Query query(*state_, "SELECT stage, class, finished, above, worst_finished, worst_seen FROM taught");
+  std::vector<JournalTaught> result;
+  while (query.next())
+    result.push_back({state_->name_of(query.number(0)), query.bytes(1), query.number(2), query.number(3), query.real(4),
+                      query.real(5)});
   return result;
 }
 

@@ -74,6 +74,13 @@ struct JournalSource {
   std::uint64_t bytes = 0;
   std::optional<std::uint32_t> crc32c;  // of the stored bytes; none: tasks saw different ones
 };
+// What the history of earlier runs had to say when this run directory's first run began.
+struct JournalTaught {
+  std::string stage;
+  std::uint64_t shape_class = 0;
+  std::int64_t finished = 0, above = 0;
+  double worst_finished = 0, worst_seen = 0;
+};
 // An output array that this run directory made. Where the run directory was moved and the output with it, the location
 // is where it lies now.
 struct JournalOutput {
@@ -107,6 +114,7 @@ class Journal {
   void add_failure(const JournalFailure& row);
   void add_parked(const JournalParked& row);
   void add_answer(const JournalAnswer& row);
+  void add_taught(const JournalTaught& row);
   // Of the same identity with another crc32c: the chunk changed while it was being read, and its crc32c is forgotten.
   void add_source(const std::string& array, const JournalSource& row);
   void set_output(const JournalOutput& row);
@@ -124,6 +132,7 @@ class Journal {
   std::vector<std::string> stages() const;
   // How many attempts at each block failed, over all runs.
   std::map<std::int64_t, int> failed_attempts(const std::string& stage) const;
+  std::vector<JournalTaught> taught() const;
   std::vector<JournalFailure> failures() const;
   std::vector<JournalParked> parked() const;
   std::vector<JournalAnswer> answers() const;
