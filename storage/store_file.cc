@@ -17,7 +17,6 @@
 #include <unordered_set>
 
 #include "storage/error.h"
-#include "storage/inject.h"
 #include "storage/store.h"
 #include "storage/store_key.h"
 
@@ -405,7 +404,7 @@ class FileStore final : public Store {
 
 std::shared_ptr<Store> make_file_store(const std::string& directory) {
   if (directory.empty()) throw Error(ErrorKind::invalid, "an empty path: expected a directory");
-  return inject::into(std::make_shared<FileStore>(directory));
+  return std::make_shared<FileStore>(directory);
 }
 
 }  // namespace cuboid

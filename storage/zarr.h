@@ -2,11 +2,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -73,12 +71,9 @@ class ZarrArray {
   std::string name() const;                            // for messages: store and path
   std::string key_of(const Shape& chunk_index) const;  // full key below the store
 
-  // Shown each chunk that is read as a whole: its index, and its stored bytes as they lie in the store (data() is
-  // nullptr: none is stored, it reads as fill). May throw. Parts of chunks and of shards are not shown.
-  using ChunkSeen = std::function<void(const Shape& index, std::span<const std::byte> stored)>;
   // Reads a box into `into` (same shape, any strides). Missing chunks read as fill. Chunks inside the box are decoded
   // in place where strides allow. Throws Error{corrupt | io} with array, chunk and file.
-  void read(const Box& box, const View& into, MemoryAccount& account, const ChunkSeen& seen = {}) const;
+  void read(const Box& box, const View& into, MemoryAccount& account) const;
   // True where reading part of a chunk leaves out what lies before and behind it in C order, rather than decoding all.
   bool reads_ranges() const;
   // The box of whole write-chunks at `chunk_index`, from a view of its extents clipped at the array; padded with fill.

@@ -68,27 +68,21 @@ struct ZarrArray::State {
 
   // Reads the chunk at `key` into `chunk`, at least its bytes [begin, end); false where none is stored. `encoded` has
   // room for any encoded chunk, unless the chain is the identity.
-  bool read_range(const Shape& index, const std::string& key, std::span<std::byte> chunk, std::size_t begin,
-                  std::size_t end, const Buffer& encoded, MemoryAccount& account, const ChunkSeen& seen) const {
-    if (chain->identity()) {
-      const bool found = store->read_range(key, begin, chunk.subspan(begin, end - begin)).has_value();
-      if (!found) show(seen, index, std::nullopt, {});
-      return found;
-    }
-    if (!chain->ranged()) return read_chunk(index, key, chunk, encoded, account, seen);
+  bool read_range(const std::string& key, std::span<std::byte> chunk, std::size_t begin, std::size_t end,
+                  const Buffer& encoded, MemoryAccount& account) const {
+    if (chain->identity()) return store->read_range(key, begin, chunk.subspan(begin, end - begin)).has_value();
+    if (!chain->ranged()) return read_chunk(key, chunk, encoded, account);
     const auto length = store->read(key, encoded.bytes());
-    show(seen, index, length, encoded.bytes());
     if (!length) return false;
     chain->decode_range(encoded.bytes().first(*length), chunk, begin, end, account);
     return true;
   }
 
   // Reads the chunk at `key` into `chunk`; false where none is stored.
-  bool read_chunk(const Shape& index, const std::string& key, std::span<std::byte> chunk, const Buffer& encoded,
-                  MemoryAccount& account, const ChunkSeen& seen) const {
+  bool read_chunk(const std::string& key, std::span<std::byte> chunk, const Buffer& encoded,
+                  MemoryAccount& account) const {
     if (chain->identity()) {
       const auto length = store->read(key, chunk);
-      show(seen, index, length, chunk);
       if (!length) return false;
       if (*length != chunk.size()) {
         throw Error(ErrorKind::corrupt, store->describe(key) + " has " + std::to_string(*length) +
@@ -97,17 +91,12 @@ struct ZarrArray::State {
       return true;
     }
     const auto length = store->read(key, encoded.bytes());
-    show(seen, index, length, encoded.bytes());
     if (!length) return false;
     chain->decode(encoded.bytes().first(*length), chunk, account);
     return true;
   }
 
-  static void show(const ChunkSeen& seen, const Shape& index, std::optional<std::size_t> length,
-                   std::span<const std::byte> bytes) {
-    if (seen) seen(index, length ? bytes.first(*length) : std::span<const std::byte>());
-  }
-  void read(const Box& box, const View& into, MemoryAccount& account, const ChunkSeen& seen) const;
+  void read(const Box& box, const View& into, MemoryAccount& account) const;
   void check_box(const Box& box, const View& into) const;
   Written write(const Shape& index, const std::string& key, const ConstView& from, MemoryAccount& account,
                 bool skip_fill, bool durable) const;
@@ -130,7 +119,7 @@ void ZarrArray::State::check_box(const Box& box, const View& into) const {
   }
 }
 
-void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& account, const ChunkSeen& seen) const {
+void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& account) const {
   check_box(box, into);
   if (box.empty()) return;
   const Shape& extents = metadata.write_chunks();
@@ -160,8 +149,7 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
         continue;
       }
       if (all_of_it && part.contiguous()) {
-        if (!read_chunk(index, key, {part.data, chunk_bytes}, encoded, account, seen))
-          fill_elements(part, metadata.fill);
+        if (!read_chunk(key, {part.data, chunk_bytes}, encoded, account)) fill_elements(part, metadata.fill);
         continue;
       }
       if (!whole) whole = account.acquire(chunk_bytes);
@@ -172,8 +160,8 @@ void ZarrArray::State::read(const Box& box, const View& into, MemoryAccount& acc
         last = last * extents[axis] + within[axis] + part.shape[axis] - 1;
       }
       const std::size_t item = metadata.dtype.size;
-      if (read_range(index, key, whole.bytes(), static_cast<std::size_t>(first) * item,
-                     (static_cast<std::size_t>(last) + 1) * item, encoded, account, seen)) {
+      if (read_range(key, whole.bytes(), static_cast<std::size_t>(first) * item,
+                     (static_cast<std::size_t>(last) + 1) * item, encoded, account)) {
         const ConstView chunk = make_view(static_cast<const std::byte*>(whole.data()), metadata.dtype, extents);
         copy_elements(chunk.sub(within, part.shape), part);
       } else {
@@ -346,9 +334,9 @@ const std::string& ZarrArray::path() const { return state_->path; }
 std::string ZarrArray::name() const { return state_->array_name(); }
 std::string ZarrArray::key_of(const Shape& chunk_index) const { return state_->key_of(chunk_index); }
 
-void ZarrArray::read(const Box& box, const View& into, MemoryAccount& account, const ChunkSeen& seen) const {
+void ZarrArray::read(const Box& box, const View& into, MemoryAccount& account) const {
   try {
-    state_->read(box, into, account, seen);
+    state_->read(box, into, account);
   } catch (Error& error) {
     error.add("array", name());
     throw;

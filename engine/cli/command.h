@@ -51,7 +51,7 @@ int plan_command(const PlanCommand& command);
 struct RunCommand {
   CommonFlags common;
   std::string file;
-  bool fresh = false, keep = false, no_history = false;
+  bool fresh = false, keep = false;
 };
 int run_command(const RunCommand& command);
 

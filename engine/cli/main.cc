@@ -84,7 +84,6 @@ void add_run(CLI::App& app, RunCommand& command, int& exit) {
   verb->add_option("FILE", command.file, "The pipeline file")->required()->type_name("");
   verb->add_flag("--fresh", command.fresh, "Start anew: remove what this run directory made");
   verb->add_flag("--keep", command.keep, "Keep intermediates");
-  verb->add_flag("--no-history", command.no_history, "Neither ask nor tell the history of what calls took in earlier runs");
   add_resources(verb, command.common);
   add_policy(verb, command.common);
   add_plugins(verb, command.common);

@@ -59,7 +59,6 @@ int run_command(const RunCommand& command) {
   options.on_exceed = exceed_policy(flags, pipeline.on_exceed, person_present());
   options.override_step_policies = !flags.on_exceed.empty();
   options.fresh = command.fresh;
-  if (!command.no_history) options.history = history_file();
   try {
     return report_result(run_with_display(pipeline.request, catalog, flags, options), flags);
   } catch (const Error& error) {

@@ -11,7 +11,6 @@
 #include "engine/plugin/kept_surroundings.h"
 #include "engine/plugin/printable.h"
 #include "storage/error.h"
-#include "storage/inject.h"
 
 namespace cuboid {
 namespace {
@@ -169,7 +168,6 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
                           (of_state ? " of state_bytes" : " of call_bytes"));
     if (status != CUBOID_OK) return status;
   }
-  if (inject::due(inject::Fault::host)) return refuse(what, bytes);
   try {
     Allocation allocation = allocate(bytes, align);
     allocation.counted = counted;
@@ -186,11 +184,7 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
     *out = memory;
     return CUBOID_OK;
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::over_budget) {
-      const auto host = std::pair<std::string, std::string>("evidence", "host");
-      machine_full_ |= std::count(error.context().begin(), error.context().end(), host) > 0;
-      return refuse(what, bytes);
-    }
+    if (error.kind() == ErrorKind::over_budget) return refuse(what, bytes);
     pending_ = std::current_exception();
     return CUBOID_E_CANCELLED;
   } catch (const std::bad_alloc&) {
@@ -517,7 +511,7 @@ void PluginCall::throw_over_budget() const {
               {{"function", function_.id},
                {"needed", std::to_string(needed)},
                {"allowed", std::to_string(uncertain(account_.limit()))},
-               {"evidence", machine_full_ ? "host" : own ? "own-account" : "unknown"}});
+               {"evidence", own ? "own-account" : "unknown"}});
 }
 
 void PluginCall::throw_bound() const {

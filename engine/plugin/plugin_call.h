@@ -147,7 +147,6 @@ class PluginCall {
   std::string message_;               // of fail
   std::uint64_t stated_needed_ = 0;   // of fail
   std::string refusal_, promise_, misuse_, escaped_;
-  bool machine_full_ = false;  // the refusal was the system's, not the account's
   bool memory_escaped_ = false;  // std::bad_alloc
   std::optional<BoundExceeded> bound_;
   std::exception_ptr pending_;  // of the engine's own, thrown inside a service

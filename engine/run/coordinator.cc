@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "storage/buffer.h"
 #include "storage/error.h"
@@ -64,15 +63,7 @@ void Coordinator::start() {
   if (!pieces_.empty() || ledger_.generation > 0) pieces_changed_ = true;
   sample_memory();
   notify(RunEvent::What::planned);
-  tell_kept();
-}
-
-// Stages open one after another: more may turn out to be kept later on.
-void Coordinator::tell_kept() {
-  std::int64_t kept = 0;
-  for (const auto& [name, result] : ledger_.stages) kept += result.tasks_reused;
-  const std::int64_t more = kept - std::exchange(ledger_.kept_told, std::max(kept, ledger_.kept_told));
-  if (more > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, more);
+  if (reused_ > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, reused_);
 }
 
 bool Coordinator::loop() {
@@ -261,19 +252,11 @@ void Coordinator::on_done(TaskEvent& event) {
   if (run.estimated) {
     row.peak_u = measured_u(event);
     siblings({index, number}).add_finished(row.peak_u, run.limits.projection.uncertain);
-    CallRecord& record = learned({index, number});
-    record.stats.add_finished(row.peak_u, record.declared);
-    record.peak = std::max(record.peak, row.peak_u);
   }
   row.objects.reserve(event.result.written.size());
   for (WrittenChunk& chunk : event.result.written)
     row.objects.push_back({array(chunk.array).name, chunk.chunk, chunk.written.bytes, chunk.written.crc32c,
                            std::move(chunk.piece), std::move(chunk.extents)});
-  for (const ReadChunk& chunk : event.result.read) {
-    const SourceIdentity::Chunk known = recall_->source(chunk.array).chunk(chunk.chunk);
-    journal_.add_source(array(chunk.array).name,
-                        {chunk.chunk, known.identity, known.stamp, chunk.stored.bytes, chunk.stored.crc32c});
-  }
   journal_.add_block(stage(index).name, row);
   StageResult& result = *run.result;
   result.peak_bytes = std::max(result.peak_bytes.value_or(0), event.peak);

@@ -12,7 +12,6 @@
 
 #include "engine/plan/memory_model.h"
 #include "engine/run/escalation.h"
-#include "engine/run/history.h"
 #include "engine/run/process_memory.h"
 #include "engine/run/resume.h"
 #include "engine/run/run.h"
@@ -50,9 +49,6 @@ struct RunLedger {
   std::uint64_t peak_rss = 0;
   std::map<std::string, std::int64_t> ran;  // tasks of this run that succeeded, by stage
   std::int64_t tasks_run = 0;
-  std::set<std::string> replaced;  // damaged chunks of intermediates that were removed, to be computed again
-  std::int64_t kept_told = 0;  // tasks that observers know to be kept
-  std::map<CallKind, CallRecord> learned;  // of this run, for the history
   int generation = 0;
 };
 
@@ -70,7 +66,7 @@ class Coordinator {
   Coordinator(Setup setup, std::shared_ptr<const Plan> plan, Facts facts);
   ~Coordinator();
 
-  // Finds out what is left to do; writes nothing but what it learned of sources. Throws what reading metadata or the journal throws.
+  // Finds out what is left to do; writes nothing. Throws what reading metadata or the journal throws.
   void resume();
   bool nothing_to_do() const;
   // Starts executors: a plugin that cannot be loaded is thrown from here, before anything is written but plan files.
@@ -138,7 +134,6 @@ class Coordinator {
   bool all_ended() const;
   Executor* executor_for(bool isolated) { return (isolated ? workers_ : threads_).get(); }
   void stop(int code, Error error);
-  void tell_kept();
   void notify(RunEvent::What what, int stage = -1, std::int64_t block = -1, std::uint64_t bytes = 0,
               std::string text = {}, std::int64_t count = 0);
 
@@ -176,14 +171,11 @@ class Coordinator {
   void answer_held(Asked& asked, Running& running, const Choice& choice);
   void apply_choice(TaskRef task, const Choice& choice, const Next& proposed, const TaskEvent& event);
   void drop_questions();
-  bool remove_damaged(TaskRef task, const Error& error);
   bool can_split(const TaskOrder& order) const;
   bool may_be_exceeded(TaskRef task, const TaskEvent& event) const;
   std::uint64_t measured_u(const TaskEvent& event) const;
-  SiblingStats& siblings(TaskRef task) {
-    return run_of(task.stage).classes[shape_class(stage(task.stage).grid, task.block)];
-  }
-  CallRecord& learned(TaskRef task);
+  std::uint64_t class_of(TaskRef task) const;
+  SiblingStats& siblings(TaskRef task) { return run_of(task.stage).classes[class_of(task)]; }
 
   Setup setup_;
   std::shared_ptr<const Plan> plan_;
@@ -201,6 +193,7 @@ class Coordinator {
   std::unique_ptr<Executor> threads_, workers_;
   std::set<int> newly_complete_;
   int next_question_ = 1;
+  std::int64_t reused_ = 0;
   bool stopping_ = false, cancelled_ = false, restart_ = false, pieces_changed_ = false;
   std::uint64_t measured_base_ = 0;
   Clock::time_point cancel_deadline_{}, dirty_since_{}, last_tick_{}, next_sample_{};

@@ -39,12 +39,15 @@ std::uint64_t Coordinator::measured_u(const TaskEvent& event) const {
   return projection.outside > 0 ? std::max(event.result.call_peak, beside) : event.result.call_peak;
 }
 
-CallRecord& Coordinator::learned(TaskRef task) {
-  CallKind kind = call_kind(stage(task.stage), task.block);
-  CallRecord& record = ledger_.learned[kind];
-  record.kind = std::move(kind);
-  record.declared = run_of(task.stage).limits.projection.uncertain;
-  return record;
+// Blocks of one stage differ in shape at the grid's edges alone: a bit per axis along which this one is cut short.
+std::uint64_t Coordinator::class_of(TaskRef task) const {
+  const Grid& grid = stage(task.stage).grid;
+  const Shape index = grid.index(task.block);
+  std::uint64_t bits = 0;
+  for (std::size_t axis = 0; axis < index.size(); ++axis)
+    if (index[axis] == grid.counts()[axis] - 1 && grid.shape()[axis] % grid.block()[axis] != 0)
+      bits |= std::uint64_t{1} << axis;
+  return bits;
 }
 
 // Only what somebody estimated may be exceeded.
@@ -79,7 +82,6 @@ void Coordinator::on_failed(TaskEvent& event) {
       {event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone, event.order.splits});
   if (cancelled_) return;
   if (storage_failed(event)) {
-    if (remove_damaged(task, *event.error)) return;
     park(task, 6, "storage failed", event);
     // A chunk that cannot be read says nothing about others; a store that fails will fail again.
     if (event.error->kind() == ErrorKind::io) stop(6, *event.error);
@@ -89,13 +91,6 @@ void Coordinator::on_failed(TaskEvent& event) {
     park(task, 5, "the plugin broke a promise: its manifest calls this number exact or a bound", event);
     if (run.limits.rules.action == ExceedAction::fail) stopping_ = true, drop_questions();
     return;
-  }
-  if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host &&
-      event.evidence != Evidence::own_bound) {
-    CallRecord& record = learned(task);
-    record.stats.add_failed(std::max(peak_u, event.needed), record.declared);
-    record.peak = std::max(record.peak, peak_u);
-    ++record.breaches;
   }
   if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host)
     siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
@@ -109,33 +104,6 @@ void Coordinator::on_failed(TaskEvent& event) {
   const Next next = decide(run.limits, history.failed, siblings(task), can_split(event.order));
   if (next.what == Next::What::ask && run.always) return apply_choice(task, *run.always, next, event);
   apply(task, next, event);
-}
-
-// The chunk or piece of an intermediate that could not be read goes, and another coordinator finds it missing: the
-// block that made it runs again. Once for each: storage that damages what it is given is not to be argued with.
-bool Coordinator::remove_damaged(TaskRef task, const Error& error) {
-  const auto said = [&](std::string_view key) -> std::string {
-    for (const auto& [name, value] : error.context())
-      if (name == key) return value;
-    return {};
-  };
-  for (const int input : stage(task.stage).inputs) {
-    const PlanArray& read = array(input);
-    std::string damaged;
-    if (read.role == PlanArray::Role::intermediate && said("array") == read.zarr->name()) damaged = said("chunk");
-    if (const auto list = pieces_.find(input); list != pieces_.end())
-      for (const PieceList::Piece& piece : list->second.pieces)
-        if (!piece.key.empty() && said("file") == open_store(read.location)->describe(piece.key)) damaged = piece.key;
-    if (damaged.empty()) continue;
-    if (!ledger_.replaced.insert(read.name + " " + damaged).second) return false;
-    (read.zarr ? read.zarr->mutable_store() : *open_store(read.location)).erase(damaged);
-    notify(RunEvent::What::notice, task.stage, task.block, 0,
-           damaged + " of " + read.name + " was damaged: the block that made it is computed again");
-    restart_ = stopping_ = true;
-    drop_questions();
-    return true;
-  }
-  return false;
 }
 
 void Coordinator::on_exceeded_bound(TaskEvent& event, const Running&) {
@@ -225,7 +193,7 @@ bool Coordinator::grow(Running& running, std::uint64_t allowance) {
   running.order.limit = limit;
   running.order.allowance = allowance;
   running.reserved = 0;
-  if (!running.grown) ++run.result->tasks_grown, ++learned({running.order.stage, running.order.block}).breaches;
+  if (!running.grown) ++run.result->tasks_grown;
   running.grown = true;
   run.result->allowed_bytes = std::max(run.result->allowed_bytes, limit);
   bound_pool();

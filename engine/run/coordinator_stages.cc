@@ -52,9 +52,7 @@ void Coordinator::resume() {
     scheduler_ = std::make_unique<Scheduler>(*plan_);
     for (int s = 0; s < static_cast<int>(stages_.size()); ++s) set_up_stage(s);
     open_stages();
-    for (const auto& [name, row] : recall_->recognised()) journal_.add_source(name, row);
   } while (restart_);
-  journal_.commit(true);
 }
 
 bool Coordinator::nothing_to_do() const {
@@ -77,9 +75,6 @@ void Coordinator::set_up_stage(int index) {
   // What bypasses the host is an estimate even where its number is trusted: nothing refuses it exactly.
   if (projection.uncertain == 0 && !projection.unknown) projection.around_call = projection.sure;
   if (!run.result) {
-    for (const JournalTaught& taught : journal_.taught())
-      if (taught.stage == of.name)
-        run.classes[taught.shape_class] = {taught.finished, taught.worst_finished, taught.worst_seen, taught.above};
     run.result = &ledger_.stages[of.name];
     run.failed_before = journal_.failed_attempts(of.name);
   }
@@ -121,6 +116,7 @@ void Coordinator::open_stages() {
     }
     StageResult& result = *run_of(s).result;
     result.tasks_reused = std::max<std::int64_t>(0, kept - ledger_.ran[stage(s).name]);
+    reused_ += kept;
     if (record.known.count() > 0) result.peak_bytes = std::max(result.peak_bytes.value_or(0), record.peak);
     result.allowed_bytes = std::max(result.allowed_bytes, record.allowed);
     for (const MeasuredBlock& measured : record.measured)
@@ -128,7 +124,6 @@ void Coordinator::open_stages() {
     scheduler_->open(s, std::move(finished));
     if (scheduler_->complete(s)) newly_complete_.insert(s);
   }
-  if (threads_ || workers_) tell_kept();
 }
 
 // --- facts

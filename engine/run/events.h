@@ -11,7 +11,7 @@ namespace cuboid {
 struct RunEvent {
   enum class What : std::uint8_t {
     planned,        // the plan was accepted (also again after facts): `plan`
-    resumed,        // `count` blocks more are known to be kept from an earlier run
+    resumed,        // `count` blocks are kept from an earlier run
     stage_started,  // stage
     task_started,   // stage, block, bytes = grant
     task_done,      // stage, block, bytes = peak

@@ -7,8 +7,6 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
-#include "storage/buffer.h"
-#include "storage/crc32c.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -118,25 +116,6 @@ void add_pieces(Digest& digest, const PieceList& list, const std::vector<Fingerp
         .number(static_cast<std::uint64_t>(list.offsets[piece] - begin));
 }
 
-// A piece at a time, whatever its length; nullopt where it is gone.
-std::optional<std::uint32_t> crc_of(const Store& store, const std::string& key, std::uint64_t bytes) {
-  constexpr std::uint64_t kPiece = 1u << 20;
-  MemoryAccount account;
-  const Buffer piece = account.acquire(std::min(bytes, kPiece));
-  std::uint32_t crc = 0;
-  for (std::uint64_t at = 0; at < bytes; at += kPiece) {
-    const auto part = piece.bytes().first(std::min(kPiece, bytes - at));
-    try {
-      if (!store.read_range(key, at, part)) return std::nullopt;
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::corrupt) return std::nullopt;  // it has just become shorter
-      throw;
-    }
-    crc = crc32c(part, crc);
-  }
-  return crc;
-}
-
 }  // namespace
 
 Digest& Digest::number(std::uint64_t value) {
@@ -193,36 +172,15 @@ std::uint64_t SourceIdentity::hash(const Stamp& stamp) {
   return digest.result().low | 1;  // 0 stands for "no such chunk"
 }
 
-SourceIdentity::Chunk SourceIdentity::chunk(const Shape& index) const {
-  const std::string key = array_.key_of(index);
-  const std::uint64_t hashed = hash_key(key);
-  std::uint64_t stamp = 0;
+std::uint64_t SourceIdentity::stamp(const Shape& chunk) const {
+  const std::string key = array_.key_of(chunk);
   if (!listed_) {
     const auto found = array_.store().stamp(key);
-    stamp = found ? hash(*found) : 0;
-  } else {
-    const auto at = std::lower_bound(stamps_.begin(), stamps_.end(), std::pair(hashed, std::uint64_t{0}));
-    if (at != stamps_.end() && at->first == hashed) stamp = at->second;
+    return found ? hash(*found) : 0;
   }
-  const auto known = recognised_.find(hashed);
-  return {known == recognised_.end() ? stamp : known->second, stamp};
-}
-
-bool SourceIdentity::recognise(std::int64_t index, const Chunk& seen, std::uint64_t bytes,
-                               std::optional<std::uint32_t> crc) {
-  if (index < 0 || index >= grid_.size()) return false;
-  const std::string key = array_.key_of(grid_.index(index));
-  const std::uint64_t stamp = chunk(grid_.index(index)).stamp;
-  if (stamp == 0) return false;
-  if (stamp == seen.stamp) {
-    if (seen.identity != stamp) recognised_[hash_key(key)] = seen.identity;
-    return false;
-  }
-  const auto now = array_.store().stamp(key);
-  if (!crc || !now || hash(*now) != stamp || now->bytes != bytes || !now->etag.empty()) return false;
-  if (crc_of(array_.store(), key, bytes) != crc) return false;
-  recognised_[hash_key(key)] = seen.identity;
-  return true;
+  const auto hashed = hash_key(key);
+  const auto at = std::lower_bound(stamps_.begin(), stamps_.end(), std::pair(hashed, std::uint64_t{0}));
+  return at != stamps_.end() && at->first == hashed ? at->second : 0;
 }
 
 void SourceIdentity::add_chunks(const Box& box, Digest& digest) const {
@@ -230,7 +188,7 @@ void SourceIdentity::add_chunks(const Box& box, Digest& digest) const {
   if (blocks.empty()) return;
   Shape index = blocks.origin;
   for (;;) {
-    digest.number(chunk(index).identity);
+    digest.number(stamp(index));
     std::size_t axis = index.size();
     while (axis-- > 0) {
       if (++index[axis] < blocks.end(axis)) break;

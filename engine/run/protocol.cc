@@ -129,9 +129,6 @@ void put_result(Encoder& to, const TaskResult& result) {
     to.put(chunk.array).put(chunk.chunk).put(chunk.written.bytes).put(chunk.written.crc32c);
     to.put(chunk.piece).put(chunk.extents);
   }
-  to.put(static_cast<std::uint64_t>(result.read.size()));
-  for (const ReadChunk& chunk : result.read)
-    to.put(chunk.array).put(chunk.chunk).put(chunk.stored.bytes).put(chunk.stored.crc32c);
 }
 
 TaskResult get_result(Decoder& from) {
@@ -146,13 +143,6 @@ TaskResult get_result(Decoder& from) {
     chunk.written.crc32c = from.get<std::uint32_t>();
     chunk.piece = from.text();
     chunk.extents = from.shape();
-  }
-  result.read.resize(from.count(24));
-  for (ReadChunk& chunk : result.read) {
-    chunk.array = from.get<int>();
-    chunk.chunk = from.get<std::int64_t>();
-    chunk.stored.bytes = from.get<std::uint64_t>();
-    chunk.stored.crc32c = from.get<std::uint32_t>();
   }
   return result;
 }

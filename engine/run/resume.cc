@@ -37,23 +37,10 @@ Recall::Listing Recall::list(const PlanArray& array) const {
   return listing;
 }
 
-void Recall::identify(const PlanArray& array, int index) {
-  auto& source = sources_[index];
-  if (source) return;
-  source = std::make_unique<SourceIdentity>(*array.zarr);
-  journal_.each_source(array.name, [&](const JournalSource& row) {
-    if (!source->recognise(row.chunk, {row.identity, row.stamp}, row.bytes, row.crc32c)) return;
-    recognised_.emplace_back(array.name, row);
-    recognised_.back().second.stamp = source->chunk(row.chunk).stamp;
-  });
-}
-
 void Recall::remember(const Plan& plan, int index, const std::map<int, PieceList>& pieces) {
   const auto at = static_cast<std::size_t>(index);
   const Stage& stage = plan.stages[at];
   const std::int64_t blocks = stage.grid.size();
-  for (const int input : stage.inputs)
-    if (const PlanArray& array = array_of(plan, input); array.role == PlanArray::Role::source) identify(array, input);
   fingerprints_[at] = fingerprint_stage(plan, index, fingerprints_, sources_, pieces);
   StageRecord record;
   record.known = BlockSet(blocks);
@@ -145,7 +132,8 @@ std::vector<BlockSet> Recall::needed(const Plan& plan, const std::map<int, Piece
         } else if (array.role == PlanArray::Role::pieces) {
           const auto [first, last] = pieces_meeting(pieces.at(read.array), read.box.origin[array.ragged_axis],
                                                     read.box.end(array.ragged_axis));
-          for (std::size_t piece = first; piece < last; ++piece) require(pieces.at(read.array).pieces[piece].block);
+          for (std::size_t piece = first; piece < last; ++piece)
+            require(pieces.at(read.array).pieces[piece].block);
         } else if (result[up].count() + records_[up]->present.count() < result[up].size()) {
           for (const std::int64_t producer : producing_blocks(plan, read.array, read.box)) require(producer);
         }

@@ -43,10 +43,6 @@ class Recall {
   void remember(const Plan& plan, int stage, const std::map<int, PieceList>& pieces);
   bool remembered(int stage) const { return records_[static_cast<std::size_t>(stage)].has_value(); }
   const StageRecord& record(int stage) const { return *records_[static_cast<std::size_t>(stage)]; }
-  // Sources' chunks of which only times had changed: as they are known from now on, for the journal. By name.
-  const std::vector<std::pair<std::string, JournalSource>>& recognised() const { return recognised_; }
-  // Of a source that a remembered stage reads.
-  const SourceIdentity& source(int array) const { return *sources_.at(array); }
   const Fingerprint& fingerprint(int stage, std::int64_t block) const {
     return fingerprints_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(block)];
   }
@@ -64,9 +60,6 @@ class Recall {
   std::vector<std::optional<StageRecord>> records_;     // by stage
   std::vector<std::vector<Fingerprint>> fingerprints_;  // by stage and block
   std::map<int, std::unique_ptr<SourceIdentity>> sources_;
-  std::vector<std::pair<std::string, JournalSource>> recognised_;
-
-  void identify(const PlanArray& array, int index);
 };
 
 // The pieces of a ragged array whose producer is complete, from the journal, in block order.

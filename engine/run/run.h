@@ -16,7 +16,6 @@ struct RunOptions {
   bool fresh = false;                    // start anew: remove this run directory's outputs and journal first
   std::string worker;                    // path of cuboid-worker; "": $CUBOID_WORKER, beside this program, ../libexec/cuboid
   std::vector<std::string> plugins;      // libraries the plan uses
-  std::string history;                   // file of what calls took in earlier runs (history.h); "": none is kept or asked
   Observer* observer = nullptr;
   Decider* decider = nullptr;            // who answers under `ask`; none: `ask` acts as `park`
 };

@@ -6,14 +6,12 @@
 #include <charconv>
 #include <cstring>
 #include <new>
-#include <set>
 #include <utility>
 
 #include "engine/plan/piece.h"
 #include "engine/run/executor.h"
 #include "engine/run/merge_runs.h"
 #include "engine/run/split.h"
-#include "storage/crc32c.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -114,7 +112,7 @@ class TaskRun {
           break;
         case Step::What::read: {
           const Window window = window_of(step.buffer);
-          if (!window.box.empty()) read(step.array, window);
+          if (!window.box.empty()) zarr_of(step.array).read(window.box, window.view, account_);
           break;
         }
         case Step::What::gather:
@@ -213,27 +211,6 @@ class TaskRun {
     }
     View view = part_of(from.view, from.box, box);
     return {std::move(view), std::move(box)};
-  }
-
-  // Of a source, what was read is noted, so that a later run can tell whether a chunk that was touched has changed. An
-  // intermediate has every chunk.
-  void read(int index, const Window& into) {
-    const ZarrArray& zarr = zarr_of(index);
-    const PlanArray::Role role = array(index).role;
-    const Grid grid(zarr.shape(), zarr.metadata().write_chunks());
-    zarr.read(into.box, into.view, account_, [&](const Shape& chunk, std::span<const std::byte> stored) {
-      if (role == PlanArray::Role::source && stored.data())
-        note_read({index, grid.linear(chunk), {stored.size(), crc32c(stored)}});
-      if (role == PlanArray::Role::intermediate && !stored.data())
-        throw Error(ErrorKind::corrupt, "a block's result is missing: " + zarr.store().describe(zarr.key_of(chunk)) +
-                                            "; expected every chunk of an intermediate to be there");
-    });
-  }
-
-  void note_read(const ReadChunk& chunk) {
-    constexpr std::size_t kNotedAtMost = 1u << 14;  // the message to the coordinator has an end
-    if (result_.read.size() < kNotedAtMost && noted_.emplace(chunk.array, chunk.chunk).second)
-      result_.read.push_back(chunk);
   }
 
   // Only the pieces that the box meets are read, one at a time.
@@ -453,7 +430,6 @@ class TaskRun {
   std::uint64_t turn_ = 0;     // counts changes of them
   std::vector<Slot> slots_;
   TaskResult result_;
-  std::set<std::pair<int, std::int64_t>> noted_;  // of result_.read: array, chunk
 };
 
 }  // namespace

@@ -39,16 +39,8 @@ struct WrittenChunk {
   Shape extents;                       // of pieces
 };
 
-// A stored chunk of a source as the task saw it.
-struct ReadChunk {
-  int array = 0;                       // index into Plan::arrays
-  std::int64_t chunk = 0;              // linear index in the array's grid of write-chunks
-  Written stored;                      // its length and crc32c
-};
-
 struct TaskResult {
   std::vector<WrittenChunk> written;
-  std::vector<ReadChunk> read;         // of sources; not of shards, which are read in parts
   std::uint64_t account_peak = 0;      // bytes, as the account saw them
   std::uint64_t call_peak = 0;         // bytes that the uncertain call took beside its sure ones
 };

@@ -20,7 +20,6 @@
 #include "engine/worker/counted_malloc.h"
 #include "engine/worker/process_memory.h"
 #include "engine/worker/worker_task.h"
-#include "storage/inject.h"
 
 namespace cuboid {
 namespace {
@@ -85,7 +84,6 @@ class Worker {
   protocol::Finished run(const protocol::Task& task) {
     protocol::Finished finished;
     const auto begin = std::chrono::steady_clock::now();
-    die_where_injected();
     try {
       const Plan& plan = plan_of(task.generation);
       run_on(plan, task, finished.event);
@@ -97,12 +95,7 @@ class Worker {
     finished.event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     finished.kept = pool::free_bytes();
     finished.baseline = baseline();
-    die_where_injected();
     return finished;
-  }
-
-  static void die_where_injected() {
-    if (inject::due(inject::Fault::worker)) std::raise(SIGKILL);
   }
 
   void run_on(const Plan& plan, const protocol::Task& task, TaskEvent& event) {

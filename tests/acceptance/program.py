@@ -37,7 +37,7 @@ class Outcome:
 def environment(**extra):
     """The caller's, without the settings that would change what a test means."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("CUBOID_")}
-    return {**kept, "CUBOID_HISTORY": "off", **extra}
+    return {**kept, **extra}
 
 
 def start(*arguments, cwd=None, env=None, **options):

@@ -195,34 +195,6 @@ TEST(ProgressLines, ABarIsRewrittenAtMostTenTimesASecond) {
   EXPECT_EQ(progress.status(20), "[############.......");
 }
 
-// Of a run that goes on: what is kept counts as done, also what turns out to be kept later, and the time that is left
-// follows from what this run computed since its first task.
-TEST(ProgressLines, KeptTasksCountAndDoNotSpoilTheEstimate) {
-  Pipe pipe;
-  Terminal terminal(pipe.ends[1], true);
-  std::chrono::steady_clock::time_point now{};
-  Progress progress(terminal, {ProgressMode::bar}, [&now] { return now; });
-  const Plan plan = small_plan();
-  RunEvent planned = event(RunEvent::What::planned);
-  planned.plan = &plan;
-  progress.on_event(planned);
-  RunEvent kept = event(RunEvent::What::resumed);
-  kept.count = 10;
-  progress.on_event(kept);
-  now += std::chrono::seconds(30);  // comparing inputs
-  for (int k = 0; k < 4; ++k) {
-    progress.on_event(event(RunEvent::What::task_started, 0, 10 + k, 8u << 20));
-    now += std::chrono::seconds(1);
-    progress.on_event(event(RunEvent::What::task_done, 0, 10 + k, 1u << 20));
-  }
-  kept.count = 2;
-  progress.on_event(kept);
-  EXPECT_EQ(progress.status(79), "[############............] 16/32  smooth  16 s left");
-  const std::string shown = pipe.take();
-  EXPECT_THAT(shown, HasSubstr("goes on: 10 tasks kept from before"));
-  EXPECT_THAT(shown, testing::Not(HasSubstr("2 tasks kept")));
-}
-
 Question question() {
   Question q;
   q.id = 7;
