@@ -98,6 +98,7 @@ class Lowering {
     metadata.zarr_format = request.zarr_format;
     metadata.shape = spec.max_shape();
     metadata.dtype = spec.dtype;
+    if (request.chunks) metadata.edges.clear();
     metadata.chunks = request.chunks ? *request.chunks : request.like ? request.like->chunks : natural;
     check(metadata.chunks, "chunks");
     if (request.shards || !request.like) metadata.shards = request.shards;
