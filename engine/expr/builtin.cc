@@ -29,9 +29,10 @@ void check_computable(const KernelSpec& spec) {
 class BuiltinResolver final : public KernelResolver {
  public:
   BuiltinResolver() {
-    for (auto family :
-         {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins, movement_builtins,
-          join_builtins, take_builtins, unique_builtins, selection_builtins, search_builtins})
+    for (auto family : {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins,
+                        movement_builtins, join_builtins, take_builtins, unique_builtins, selection_builtins,
+                        search_builtins, rearranging_builtins, reshape_builtins, cumulative_builtins,
+                        histogram_builtins, quantile_builtins})
       for (BuiltinFunction& function : family()) {
         const std::string name = function.doc.name;
         functions_.emplace(name, std::move(function));

@@ -253,7 +253,7 @@ class Lowering {
     Stage stage;
     stage.name = step(k).value_name(output) + ".compact";
     stage.function = "compact";
-    stage.steps = {step(k).name};
+    stage.steps = {step(k).owner()};
     stage.grid = Grid(spec.max_shape(), chunks);
     stage.program = move_program(spec, within(chunks, spec.max_shape()), pieces, to, true);
     stage.inputs = {pieces};
@@ -282,7 +282,7 @@ class Lowering {
       Stage merge;
       merge.name = step(k).name + ".merge" + number;
       merge.function = "merge";
-      merge.steps = {step(k).name};
+      merge.steps = {step(k).owner()};
       merge.grid = groups;
       merge.inputs = columns;
       columns = add_columns(k, groups.size() > 1 ? ".merged" + number : ".pieces");
@@ -320,7 +320,7 @@ class Lowering {
     PlannedStep search;
     search.node = step(k).node;
     search.name = step(k).value_name(output);
-    search.part_of = step(k).name;
+    search.part_of = step(k).owner();
     search.needed = true;
     search.inputs = {{k, lookup[0]}, step(k).inputs[0]};
     if (lookup.size() > 1) search.inputs.push_back({k, lookup[1]});
