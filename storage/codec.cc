@@ -9,7 +9,6 @@
 #include "storage/codec_sharding.h"
 #include "storage/codec_stage.h"
 #include "storage/crc32c.h"
-#include "storage/opaque_type.h"
 
 namespace cuboid {
 
@@ -276,11 +275,8 @@ CodecEntry parse_entry(const json& entry) {
 
 // Whether a bytes codec stores in the byte order that is not this machine's.
 bool swaps_bytes(CodecConfig& config, DType dtype) {
-  // Only numbers must say it: writers leave it out for what has no byte order, and for structures in the usual one.
-  const bool plain_number =
-      dtype.size > 1 && (!dtype.opaque || dtype.opaque->form != OpaqueType::Form::structure) && has_byte_order(dtype);
   const std::string native = std::endian::native == std::endian::little ? "little" : "big";
-  const std::string endian = plain_number ? config.text("endian") : config.text("endian", native);
+  const std::string endian = dtype.size > 1 ? config.text("endian") : config.text("endian", native);
   if (endian != "little" && endian != "big") config.fail("'endian' is '" + endian + "': expected little or big");
   return endian != native;
 }
@@ -401,13 +397,10 @@ json codecs_by_name(const std::string& name, DType dtype) {
                                         "'? `cuboid array codecs` lists them all");
   }
   json bytes = {{"name", "bytes"}};
-  if (has_byte_order(dtype)) bytes["configuration"] = {{"endian", "little"}};
+  if (dtype.size > 1) bytes["configuration"] = {{"endian", "little"}};
   std::string rest = found->json;
-  // Strings shuffle by character; Blosc knows no type sizes above 255.
-  const std::uint32_t number = uniform_number_size(dtype);
-  const std::uint32_t item = dtype.opaque && number > 0 ? number : dtype.size > 255 ? 1 : dtype.size;
-  replace_all(rest, "@T", std::to_string(item));
-  replace_all(rest, "@S", item > 1 ? "shuffle" : "bitshuffle");
+  replace_all(rest, "@T", std::to_string(dtype.size));
+  replace_all(rest, "@S", dtype.size > 1 ? "shuffle" : "bitshuffle");
   json codecs = json::array({std::move(bytes)});
   for (json& codec : json::parse(rest)) codecs.push_back(std::move(codec));
   return codecs;

@@ -221,42 +221,25 @@ bool Sharding::read_part(const Store& store, std::string_view key, const Box& pa
   }
   const Buffer window = account.acquire(window_bytes_);
   Buffer staging;
-  // What of the shard is in the window: runs of its bytes, one behind another. Stores that answer late are asked for
-  // several runs at once.
-  std::vector<Store::Range> runs;
-  const auto find = [&](const Index::Entry& entry) -> const std::byte* {
-    for (const Store::Range& run : runs)
-      if (entry.offset >= run.offset && entry.end() <= run.offset + run.into.size())
-        return run.into.data() + (entry.offset - run.offset);
-    return nullptr;
-  };
+  std::uint64_t window_begin = 0, window_end = 0;  // what of the shard is in the window
 
-  // Everything from this inner chunk on that is wanted next and fits: what lies close behind goes into the same run.
+  // Everything from this inner chunk on that is wanted next, lies close behind it and fits.
   const Box range = grid_.blocks_meeting(part);
   const auto fetch = [&](const Shape& first, const Index::Entry& entry) {
-    runs.clear();
-    std::size_t used = 0;  // of the window, before the last run
-    std::uint64_t begin = entry.offset, end = entry.end();
-    const auto add_run = [&] {
-      runs.push_back({begin, window.bytes().subspan(used, end - begin)});
-      used += end - begin;
-    };
+    std::uint64_t end = entry.end();
     Shape next = first;
     while (advance(next, range)) {
       const Index::Entry following = index.at(grid_.linear(next));
       if (following.missing()) continue;
-      if (following.offset >= end && following.offset - end <= kGap &&
-          following.end() - begin <= window_bytes_ - used) {
-        end = following.end();
-        continue;
+      if (following.offset < end || following.offset - end > kGap || following.end() - entry.offset > window_bytes_) {
+        break;
       }
-      if (runs.size() + 1 >= store.parallel() || used + (end - begin) + following.bytes > window_bytes_) break;
-      add_run();
-      begin = following.offset, end = following.end();
+      end = following.end();
     }
-    add_run();
-    if (!store.read_ranges(key, runs))
+    window_begin = entry.offset, window_end = end;
+    if (!store.read_range(key, window_begin, window.bytes().first(window_end - window_begin))) {
       throw Error(ErrorKind::io, store.describe(key) + " was removed while it was read");
+    }
   };
 
   Shape inner = range.origin;
@@ -275,12 +258,8 @@ bool Sharding::read_part(const Store& store, std::string_view key, const Box& pa
       fill_elements(destination, fill_);
       continue;
     }
-    const std::byte* encoded = find(entry);
-    if (!encoded) {
-      fetch(inner, entry);
-      encoded = runs[0].into.data();
-    }
-    place({encoded, entry.bytes}, within, destination, staging, account);
+    if (entry.offset < window_begin || entry.end() > window_end) fetch(inner, entry);
+    place(window.bytes().subspan(entry.offset - window_begin, entry.bytes), within, destination, staging, account);
   } while (advance(inner, range));
   return true;
 }

@@ -21,9 +21,6 @@ struct ArrayMetadata {
   Shape shape;
   Shape chunks;                 // inner chunks where sharded
   std::optional<Shape> shards;  // outer chunks where sharded
-  // The extents of the chunks one after another, per axis, where the grid is rectilinear; `chunks` are then the largest
-  // of each axis. Read only. Else empty.
-  std::vector<Shape> edges;
   DType dtype;
   std::vector<std::byte> fill;  // one element, native order; zeros where v2 says null
   bool fill_undefined = false;  // v2 "fill_value": null
@@ -35,8 +32,6 @@ struct ArrayMetadata {
 
   // Extents of what is stored under one key and written as a whole: shards where there are any, else chunks.
   const Shape& write_chunks() const { return shards ? *shards : chunks; }
-  // How many stored chunks there are along each axis.
-  Shape chunk_counts() const;
   // "2.0.1", "c/2/0/1", "0", "c": the key of a stored chunk below the array.
   std::string chunk_key(const Shape& index) const;
 };

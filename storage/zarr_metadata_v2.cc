@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "storage/codec_stage.h"
 #include "storage/error.h"
-#include "storage/opaque_type.h"
-#include "storage/zarr_dtype.h"
 #include "storage/zarr_json.h"
 #include "storage/zarr_metadata.h"
 
@@ -17,14 +14,10 @@ using nlohmann::json;
 
 constexpr const char* kDimensionsKey = "_ARRAY_DIMENSIONS";  // the convention of xarray
 
-// The fill of a structure is written as the bytes that an element is stored as.
-void swap_structure(std::vector<std::byte>& fill, DType dtype, const char* endian) {
-  const std::string_view native = std::endian::native == std::endian::little ? "little" : "big";
-  if (!dtype.opaque || dtype.opaque->form != OpaqueType::Form::structure || !endian || endian == native) return;
-  for (const auto& number : dtype.opaque->numbers) {
-    const auto first = fill.begin() + static_cast<std::ptrdiff_t>(number.offset);
-    std::reverse(first, first + number.size);
-  }
+std::string format_dtype(DType dtype, const std::string& endian) {
+  constexpr char kCodes[] = {'b', 'i', 'u', 'f', 'c'};
+  const char order = dtype.size == 1 ? '|' : endian == "big" ? '>' : '<';
+  return std::string{order, kCodes[static_cast<int>(dtype.kind)]} + std::to_string(dtype.size);
 }
 
 // --- Compressors: {"id": ..., keys} <-> {"name": ..., "configuration": {keys}} ---------------------------------------
@@ -107,16 +100,6 @@ json filter_to_v3(const json& filter) {
   return {{"name", "numcodecs." + filter["id"].get<std::string>()}, {"configuration", std::move(configuration)}};
 }
 
-// The inverse; nullopt for what is no filter.
-std::optional<json> filter_to_v2(const json& codec) {
-  const auto name = codec.at("name").get<std::string>();
-  const bool shuffle = name == "numcodecs.shuffle" || name == "shuffle";
-  if (!is_filter(name) && !shuffle) return std::nullopt;
-  json filter = codec.value("configuration", json::object());
-  filter["id"] = shuffle ? "shuffle" : name.substr(name.find('.') + 1);
-  return filter;
-}
-
 // The byte order of what a filter stores.
 const char* endian_after(const json& codec, const char* before) {
   if (codec["name"] == "numcodecs.packbits") return nullptr;
@@ -185,7 +168,6 @@ ArrayMetadata parse_metadata_v2(const std::string& zarray, const std::string& za
   const json& fill = required(document, "fill_value", "a value or null");
   metadata.fill_undefined = fill.is_null();
   metadata.fill = fill.is_null() ? std::vector<std::byte>(stored.dtype.size) : fill_from_json(fill, stored.dtype);
-  swap_structure(metadata.fill, stored.dtype, stored.endian);
   metadata.codecs = codecs_to_v3(document, stored, metadata.shape.size());
   metadata.chunk_key_encoding = "v2";
   metadata.separator = '.';
@@ -210,8 +192,8 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
                  {"compressor", nullptr},
                  {"order", "C"},
                  {"dimension_separator", std::string(1, metadata.separator)}};
+  zarray["fill_value"] = metadata.fill_undefined ? json() : fill_to_json(metadata.fill, metadata.dtype, 2);
   std::string endian = "little";
-  const char* stated_dtype = nullptr;
   for (const json& item : metadata.codecs) {
     const json codec = item.is_string() ? json{{"name", item}} : item;
     const std::string name = codec.at("name");
@@ -223,14 +205,6 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
       zarray["order"] = "F";
     } else if (name == "bytes") {
       if (codec.contains("configuration")) endian = codec["configuration"].value("endian", "little");
-    } else if (const auto filter = filter_to_v2(codec); filter && zarray["compressor"].is_null()) {
-      // What a filter says of its type's byte order is what the array's elements have before it.
-      for (const char* key : {"decode_dtype", "dtype"}) {
-        if (zarray["filters"].is_null() && filter->contains(key))
-          stated_dtype = numpy_dtype((*filter)[key], key).endian;
-      }
-      if (zarray["filters"].is_null()) zarray["filters"] = json::array();
-      zarray["filters"].push_back(*filter);
     } else {
       json compressor = compressor_to_v2(codec);
       if (!zarray["compressor"].is_null()) {
@@ -240,11 +214,7 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
       zarray["compressor"] = std::move(compressor);
     }
   }
-  if (stated_dtype) endian = stated_dtype;
-  std::vector<std::byte> fill = metadata.fill;
-  swap_structure(fill, metadata.dtype, endian.c_str());
-  zarray["fill_value"] = metadata.fill_undefined ? json() : fill_to_json(fill, metadata.dtype, 2);
-  zarray["dtype"] = numpy_dtype_to_json(metadata.dtype, endian);
+  zarray["dtype"] = format_dtype(metadata.dtype, endian);
 
   json attributes = metadata.attributes;
   if (!metadata.dimension_names.empty()) {
@@ -255,8 +225,8 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
     attributes[kDimensionsKey] = std::move(names);
   }
   std::vector<std::pair<std::string, std::string>> documents;
-  if (!attributes.empty()) documents.emplace_back(".zattrs", dump_json(attributes, 4));
-  documents.emplace_back(".zarray", dump_json(zarray, 4));
+  if (!attributes.empty()) documents.emplace_back(".zattrs", attributes.dump(4));
+  documents.emplace_back(".zarray", zarray.dump(4));
   return documents;
 }
 

@@ -5,7 +5,6 @@
 
 #include "engine/cli/command.h"
 #include "engine/expr/kernel.h"
-#include "storage/http_client.h"
 
 namespace {
 
@@ -149,8 +148,7 @@ void add_plugin(CLI::App& app, CommandLine& line, int& exit) {
   add_trials(measure, line.plugin_measure);
   measure->footer("Example:\n  cuboid plugin measure build/libdemo.so --function demo.above");
   measure->callback([&] { exit = plugin_measure_command(line.plugin_measure); });
-  auto* fresh =
-      group->add_subcommand("new", "A fresh plugin project: function, build, test, README and a copy of the SDK");
+  auto* fresh = group->add_subcommand("new", "A fresh plugin project: function, build, test, README and a copy of the SDK");
   fresh->add_option("DIR", line.plugin_new.directory, "Where; its last part becomes the plugin's name")
       ->required()
       ->type_name("");
@@ -314,7 +312,6 @@ int parse_and_act(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool json = asked_for_json(argc, argv);
-  cuboid::set_transfer_notice([](const std::string& line) { std::cerr << line + "\n"; });
   try {
     return parse_and_act(argc, argv);
   } catch (const cuboid::Error& error) {

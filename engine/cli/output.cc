@@ -4,7 +4,6 @@
 
 #include "engine/cli/command.h"
 #include "engine/report/table.h"
-#include "storage/zarr_json.h"
 
 namespace cuboid {
 
@@ -33,7 +32,7 @@ nlohmann::json error_json(const Error& error) {
 }
 
 void print_json(const nlohmann::json& json) {
-  std::cout << dump_json(json) << "\n";
+  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   std::cout.flush();
   if (!std::cout) throw Error(ErrorKind::io, "standard output cannot be written");
 }

@@ -75,7 +75,7 @@ struct Reading {
 void cat_json(const Reading& reading) {
   HeldOutput output;
   const nlohmann::json shape = reading.selection.shape();
-  output.append("{\"shape\": " + shape.dump() + ", \"dtype\": \"" + type_name(reading.array.dtype()) +
+  output.append("{\"shape\": " + shape.dump() + ", \"dtype\": \"" + to_string(reading.array.dtype()) +
                 "\", \"data\": [");
   bool first = true;
   std::string text;
@@ -154,7 +154,7 @@ int array_cat_command(const ArrayCommand& command) {
   if (!command.npy.empty()) {
     cat_npy(reading, command.npy);
     if (command.common.json)
-      print_json({{"shape", reading.selection.shape()}, {"dtype", type_name(array.dtype())}, {"npy", command.npy}});
+      print_json({{"shape", reading.selection.shape()}, {"dtype", to_string(array.dtype())}, {"npy", command.npy}});
   } else if (command.common.json) {
     cat_json(reading);
   } else {

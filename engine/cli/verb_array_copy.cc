@@ -27,9 +27,6 @@ OutputRequest destination_of(const ArrayCommand& command, const ZarrArray& array
                        .shards = {},
                        .attributes = {},
                        .like = metadata};
-  if (!metadata.edges.empty() && command.chunks.empty())
-    throw Error(ErrorKind::unsupported,
-                command.path + ": its chunk grid is rectilinear, which is read only: state --chunks, of one shape");
   output.chunks = command.chunks.empty() ? metadata.chunks : extents_of_rank(command.chunks, "--chunks", array);
   if (!command.shards.empty()) {
     output.shards = extents_of_rank(command.shards, "--shards", array);
@@ -61,9 +58,7 @@ int array_copy_command(const ArrayCommand& command) {
   std::string destination = command.destination;
   while (destination.size() > 1 && destination.back() == '/') destination.pop_back();
   CommonFlags copy_flags = flags;
-  // A run directory is a folder of this machine, also where the copy is not.
-  const std::size_t start = destination.find("://") == std::string::npos ? 0 : destination.find_last_of('/') + 1;
-  if (copy_flags.run_dir.empty()) copy_flags.run_dir = destination.substr(start) + ".run";
+  if (copy_flags.run_dir.empty()) copy_flags.run_dir = destination + ".run";
   complete_options(request.options, copy_flags, destination, std::nullopt);
 
   PluginCatalog catalog(CommonFlags{});

@@ -6,8 +6,6 @@
 #include "engine/cli/element_text.h"
 #include "engine/cli/open_array.h"
 #include "engine/report/table.h"
-#include "storage/zarr_dtype.h"
-#include "storage/zarr_json.h"
 
 namespace cuboid {
 namespace {
@@ -38,7 +36,7 @@ std::optional<Shape> chunk_index(const ArrayMetadata& metadata, std::string_view
 
 Stored count_stored(const ZarrArray& array) {
   const ArrayMetadata& metadata = array.metadata();
-  const Shape counts = metadata.chunk_counts();
+  const Shape counts = Grid(metadata.shape, metadata.write_chunks()).counts();
   const std::string prefix = array.path().empty() ? "" : array.path() + "/";
   Stored stored;
   array.store().list(array.path(), [&](std::string_view key, const Stamp& stamp) {
@@ -74,7 +72,7 @@ void print_info(const nlohmann::json& info, const ArrayMetadata& metadata) {
   add("format", "Zarr " + std::to_string(metadata.zarr_format));
   add("shape", to_string(metadata.shape));
   add("dtype", to_string(metadata.dtype));
-  add("chunks", (metadata.edges.empty() ? "" : "rectilinear, up to ") + to_string(metadata.chunks));
+  add("chunks", to_string(metadata.chunks));
   if (metadata.shards) add("shards", to_string(*metadata.shards));
   add("fill value", info["fill_value"].dump());
   std::string codecs;
@@ -90,18 +88,13 @@ void print_info(const nlohmann::json& info, const ArrayMetadata& metadata) {
     for (const auto& name : metadata.dimension_names) names += (names.empty() ? "" : ", ") + name.value_or("-");
     add("dimensions", names);
   }
-  const auto bytes = info["bytes"].get<std::uint64_t>();
+  const auto bytes = info["bytes"].get<std::uint64_t>(), stored = info["bytes_stored"].get<std::uint64_t>();
   add("size", format_size(bytes));
-  const std::int64_t chunks = element_count(metadata.chunk_counts());
-  if (info["chunks_stored"].is_null()) {
-    add("stored", "unknown: the store does not list what it holds");
-  } else {
-    add("stored", format_size(info["bytes_stored"].get<std::uint64_t>()) + " in " +
-                      std::to_string(info["chunks_stored"].get<std::int64_t>()) + " of " +
-                      count_of(chunks, metadata.shards ? "shard" : "chunk"));
-  }
+  const std::int64_t chunks = Grid(metadata.shape, metadata.write_chunks()).size();
+  add("stored", format_size(stored) + " in " + std::to_string(info["chunks_stored"].get<std::int64_t>()) + " of " +
+                    count_of(chunks, metadata.shards ? "shard" : "chunk"));
   for (const auto& [key, value] : metadata.attributes.items()) {
-    std::string text = dump_json(value);
+    std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     if (text.size() > 200) text = text.substr(0, 197) + "...";
     add("attribute", key + " = " + text);
   }
@@ -113,27 +106,20 @@ void print_info(const nlohmann::json& info, const ArrayMetadata& metadata) {
 int array_info_command(const ArrayCommand& command) {
   const ZarrArray array = open_array_at(command.path);
   const ArrayMetadata& metadata = array.metadata();
-  std::optional<Stored> stored;  // none where the store does not list what it holds
-  try {
-    stored = count_stored(array);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::unsupported) throw;
-  }
+  const Stored stored = count_stored(array);
   nlohmann::json info = {{"path", command.path},
                          {"zarr_format", metadata.zarr_format},
                          {"shape", metadata.shape},
                          {"chunks", metadata.chunks},
                          {"shards", metadata.shards ? nlohmann::json(*metadata.shards) : nlohmann::json(nullptr)},
-                         {"dtype", type_name(metadata.dtype)},
+                         {"dtype", to_string(metadata.dtype)},
                          {"fill_value", fill_value(metadata)},
                          {"codecs", metadata.codecs},
                          {"dimension_names", dimension_names(metadata)},
                          {"attributes", metadata.attributes},
                          {"bytes", byte_count(metadata.shape, metadata.dtype)},
-                         {"bytes_stored", stored ? nlohmann::json(stored->bytes) : nlohmann::json()},
-                         {"chunks_stored", stored ? nlohmann::json(stored->chunks) : nlohmann::json()}};
-  if (!metadata.edges.empty()) info["edges"] = metadata.edges;
-  if (metadata.dtype.opaque) info["data_type"] = data_type_to_json(metadata.dtype);
+                         {"bytes_stored", stored.bytes},
+                         {"chunks_stored", stored.chunks}};
   if (command.common.json) {
     print_json(info);
   } else {

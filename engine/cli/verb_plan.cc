@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/cli/catalog.h"
@@ -49,25 +48,6 @@ WhatIf parse_what_if(const std::string& text) {
   return what_if;
 }
 
-// What blocks of unsafe stages took in earlier runs of this directory, while their stages are what they were.
-std::map<std::string, StageLessons> lessons_of(const Plan& plan, const PlanRequest& request) {
-  std::map<std::string, StageLessons> lessons;
-  if (!request.earlier) return lessons;
-  const Journal journal(plan.options.run_dir, Journal::Mode::read);
-  for (const Stage& stage : plan.stages) {
-    const int before = request.earlier->stage_index(stage.name);
-    if (stage.confidence != Confidence::unsafe || before < 0) continue;
-    const Stage& earlier = request.earlier->stages[static_cast<std::size_t>(before)];
-    if (earlier.function != stage.function || earlier.grid.block() != stage.grid.block()) continue;
-    StageLessons& of = lessons[stage.name];
-    journal.each_block(stage.name, [&](const JournalBlock&) { ++of.measured; });
-  }
-  for (const JournalFailure& failure : journal.failures())
-    if (const auto of = lessons.find(failure.stage); of != lessons.end() && failure.outcome == "exceeded")
-      of->second.exceeded = std::max(of->second.exceeded, failure.allowed);
-  return lessons;
-}
-
 // What an earlier run in this directory made may be there, and fixes the plan's shape.
 void remember_earlier_run(PlanRequest& request, const Resolvers& resolvers) {
   const std::string& run_dir = request.options.run_dir;
@@ -108,7 +88,7 @@ int plan_command(const PlanCommand& command) {
   } else if (command.dot) {
     std::cout << plan_dot(plan);
   } else {
-    std::cout << plan_table(plan, style_for(1), lessons_of(plan, pipeline.request), command.common.verbosity > 0);
+    std::cout << plan_table(plan, style_for(1));
   }
   std::cout.flush();
   if (!plan.refused) return kExitDone;

@@ -39,7 +39,6 @@ struct Node {
   std::shared_ptr<const Kernel> kernel;          // ... or a computation
   std::vector<Array> inputs;                     // the kernel's array inputs, in order
   StepOptions options;
-  std::string part_of;                           // of a call that another step was expanded to: that step's name
 };
 
 class Array {
@@ -57,8 +56,7 @@ class Array {
 
 // An input array; `name` is used in messages and plans.
 Array source(ZarrArray zarr, std::string name);
-// Applies a kernel: one Array per output. Of a kernel that is expanded the calls are applied, with names and options that
-// follow from the step's: "unstacked.0", "rolled.concat".
+// Applies a kernel: one Array per output.
 std::vector<Array> apply(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name = "",
                          StepOptions options = {});
 // The same by name, recipes too: their parts become steps `NAME.PART`, the last one bears the name itself. `options`

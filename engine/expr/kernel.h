@@ -91,21 +91,6 @@ struct ReductionForm {
   }
 };
 
-// A function that is made of others: what it becomes where it is applied to arrays of known extents.
-struct Expansion {
-  struct Ref {
-    std::size_t node = 0;  // an array input of the function, or (numbered after those) an earlier call
-    std::size_t output = 0;
-  };
-  struct Call {
-    std::string function;  // a built-in one
-    std::vector<std::variant<Ref, Scalar>> args;
-    Params params = {};
-  };
-  std::vector<Call> calls;
-  std::vector<Ref> outputs;  // one for each of the function's
-};
-
 // A function that sorts yields runs: the rows of a block in ascending order, one ragged output a column. Runs are merged,
 // several into one, until one is left: in a stream, so that no run need fit memory.
 struct RunsForm {
@@ -198,12 +183,6 @@ class Kernel {
   // True where the pieces of ragged outputs must follow each other in the C order of the domain's indices: blocks are
   // then runs of that order.
   virtual bool in_c_order() const { return false; }
-  // True where blocks that cut chunks of the inputs many times are worth a rechunk before.
-  virtual bool reads_in_order() const { return in_c_order(); }
-  // False where blocks must be those of a grid: it is not computed inside a consumer, whose blocks may be any.
-  virtual bool inlinable() const { return true; }
-  // Where set, this kernel is never run: the calls take its place.
-  virtual const Expansion* expansion() const { return nullptr; }
   // Where set, the pieces of ragged outputs are runs.
   virtual const RunsForm* runs() const { return nullptr; }
 

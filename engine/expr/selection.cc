@@ -14,9 +14,6 @@ namespace {
 // Elements of a block at most, unless one index of the innermost axis has more.
 constexpr std::int64_t kBlockElements = 1 << 20;
 
-// A chunk that is this many blocks' size at most is taken as a whole: it would be decoded for every part of it.
-constexpr std::int64_t kPartsWorthCutting = 4;
-
 // A run of the C order of `shape`: whole rows as far as they fit, of the extent that chunks have.
 Shape c_order_block(const Shape& shape, const Shape& chunks) {
   Shape block(shape.size(), 1);
@@ -26,9 +23,8 @@ Shape c_order_block(const Shape& shape, const Shape& chunks) {
     const std::int64_t fit = std::max<std::int64_t>(kBlockElements / inner, 1);
     if (fit < extent) {
       const std::int64_t chunk = std::clamp<std::int64_t>(chunks[axis], 1, extent);
-      // Whole chunks where they fit, or nearly; of a larger one an even part.
-      const std::int64_t parts = (chunk + fit - 1) / fit;
-      block[axis] = fit >= chunk ? fit / chunk * chunk : parts <= kPartsWorthCutting ? chunk : (chunk + parts - 1) / parts;
+      // Whole chunks where they fit; of a chunk that is too large, so much as divides it evenly.
+      block[axis] = fit >= chunk ? fit / chunk * chunk : (chunk + chunk / fit) / (chunk / fit + 1);
       return block;
     }
     block[axis] = extent;

@@ -113,9 +113,7 @@ void settle_ragged(Draft& draft, PlannedStep& step, std::size_t k) {
     spec.extents[d].value = piece[d];
     row *= chunk[d];
   }
-  // A built-in function may know better: what sorts yields as many rows as there are.
-  if (step.kernel->foreign() || spec.extents[axis].trust != Trust::exact)
-    spec.extents[axis] = {most, std::max(spec.extents[axis].trust, Trust::bound)};
+  spec.extents[axis] = {most, std::max(spec.extents[axis].trust, Trust::bound)};
   chunk[axis] = std::min(chunk[axis], std::max<std::int64_t>(1, kLargestCompactChunk / row));
   if (const auto fact = draft.facts.shapes.find(name); fact != draft.facts.shapes.end())
     spec = ArraySpec(spec.dtype, fact->second);

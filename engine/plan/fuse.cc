@@ -10,8 +10,8 @@ constexpr double kMostRecompute = 1.25;
 
 bool may_be_inlined(const PlannedStep& step) {
   return step.kernel && step.needed && !step.is_output && step.uses == 1 && !step.kernel->foreign() &&
-         !step.kernel->reduction() && !step.kernel->identity_map() && step.kernel->inlinable() &&
-         step.kernel->outputs().size() == 1 && !step.kernel->outputs()[0].ragged_axis && !step.node->options.chunks;
+         !step.kernel->reduction() && !step.kernel->identity_map() && step.kernel->outputs().size() == 1 &&
+         !step.kernel->outputs()[0].ragged_axis && !step.node->options.chunks;
 }
 
 // How often the consumer's blocks compute each element of its input.

@@ -98,7 +98,6 @@ class Lowering {
     metadata.zarr_format = request.zarr_format;
     metadata.shape = spec.max_shape();
     metadata.dtype = spec.dtype;
-    if (request.chunks) metadata.edges.clear();
     metadata.chunks = request.chunks ? *request.chunks : request.like ? request.like->chunks : natural;
     check(metadata.chunks, "chunks");
     if (request.shards || !request.like) metadata.shards = request.shards;
@@ -253,7 +252,7 @@ class Lowering {
     Stage stage;
     stage.name = step(k).value_name(output) + ".compact";
     stage.function = "compact";
-    stage.steps = {step(k).owner()};
+    stage.steps = {step(k).name};
     stage.grid = Grid(spec.max_shape(), chunks);
     stage.program = move_program(spec, within(chunks, spec.max_shape()), pieces, to, true);
     stage.inputs = {pieces};
@@ -282,7 +281,7 @@ class Lowering {
       Stage merge;
       merge.name = step(k).name + ".merge" + number;
       merge.function = "merge";
-      merge.steps = {step(k).owner()};
+      merge.steps = {step(k).name};
       merge.grid = groups;
       merge.inputs = columns;
       columns = add_columns(k, groups.size() > 1 ? ".merged" + number : ".pieces");
@@ -320,7 +319,7 @@ class Lowering {
     PlannedStep search;
     search.node = step(k).node;
     search.name = step(k).value_name(output);
-    search.part_of = step(k).owner();
+    search.part_of = step(k).name;
     search.needed = true;
     search.inputs = {{k, lookup[0]}, step(k).inputs[0]};
     if (lookup.size() > 1) search.inputs.push_back({k, lookup[1]});

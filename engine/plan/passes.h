@@ -137,6 +137,6 @@ TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int>
 // levels.
 inline constexpr std::int64_t kMergedRuns = 32;
 // Rows of an object in which a run is stored.
-inline constexpr std::int64_t kRunRows = 32768;
+inline constexpr std::int64_t kRunRows = 16384;
 
 }  // namespace cuboid::passes

@@ -158,8 +158,6 @@ nlohmann::json plan_report(const Plan& plan) {
                       {"block", stage.grid.block()},
                       {"projected_bytes", stage.numbers.projected},
                       {"estimated_bytes", stage.projection.uncertain},
-                      {"memory_formula", memory_formula(plan, stage)},
-                      {"user_numbers", user_numbers(stage)},
                       {"concurrency", stage.numbers.concurrency},
                       {"bytes_read", stage.numbers.bytes_read},
                       {"bytes_written", stage.numbers.bytes_written},
@@ -174,12 +172,6 @@ nlohmann::json plan_report(const Plan& plan) {
                    {"disk_peak_bytes", plan.disk_peak},
                    {"memory_seconds", nullptr}}},
                  {"refused", nullptr}};
-  if (plan.deciding) {
-    const Deciding& d = *plan.deciding;
-    report["deciding"] = {{"stage", d.stage}, {"smallest_budget", d.smallest_budget}, {"chunks", nullptr}};
-    if (d.chunks)
-      report["deciding"].update({{"chunks", *d.chunks}, {"step", d.step}, {"budget_with_chunks", d.budget_then}});
-  }
   if (!plan.checked_only.empty()) report["checked_only"] = plan.checked_only;
   if (plan.refused) {
     const Refusal& r = *plan.refused;

@@ -99,20 +99,6 @@ PlanArray array_from_json(const json& in) {
   return array;
 }
 
-json deciding_to_json(const std::optional<Deciding>& deciding) {
-  if (!deciding) return nullptr;
-  return {deciding->stage, deciding->smallest_budget, deciding->chunks ? json(*deciding->chunks) : json(nullptr),
-          deciding->step, deciding->budget_then};
-}
-std::optional<Deciding> deciding_from_json(const json& in) {
-  if (in.is_null()) return std::nullopt;
-  Deciding deciding{in.at(0), in.at(1)};
-  if (!in.at(2).is_null()) deciding.chunks = in.at(2).get<Shape>();
-  deciding.step = in.at(3);
-  deciding.budget_then = in.at(4);
-  return deciding;
-}
-
 json program_to_json(const TaskProgram& program) {
   json ops = json::array(), buffers = json::array(), steps = json::array();
   for (const ProgramOp& op : program.ops)
@@ -301,7 +287,6 @@ json plan_to_json(const Plan& plan) {
           {"arrays", arrays},
           {"stages", stages},
           {"totals", {plan.bytes_read, plan.bytes_written, plan.disk_peak, plan.tasks}},
-          {"deciding", deciding_to_json(plan.deciding)},
           {"checked_only", plan.checked_only}};
 }
 
@@ -321,7 +306,6 @@ Plan plan_from_json(const json& in, const Resolvers& resolvers) {
     const json& totals = in.at("totals");
     plan.bytes_read = totals.at(0), plan.bytes_written = totals.at(1), plan.disk_peak = totals.at(2),
     plan.tasks = totals.at(3);
-    plan.deciding = deciding_from_json(in.at("deciding"));
     plan.checked_only = in.at("checked_only").get<std::vector<std::string>>();
     return plan;
   } catch (const json::exception& error) {

@@ -64,35 +64,21 @@ Box buffer_box(const TaskProgram& program, int buffer, const Box& root_box, cons
   return buffer_box(program, buffer, op_boxes(program, root_box), task_block_extents);
 }
 
-Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io, std::vector<Held>* at_peak) {
+Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io) {
   const std::vector<Shape> outer = op_extents(program, block);
   const std::vector<Shape> inner = program.loop_block.empty() ? outer : op_extents(program, program.loop_block);
   bool looping = false;
   std::uint64_t held = 0;
   Projection result;
-  std::vector<Held> now, at_sure, at_call;  // kept where somebody asks
-  const auto snapshot = [&](Held::What what, int index, std::uint64_t bytes) {
-    std::vector<Held> all = now;
-    if (bytes > 0) all.push_back({what, index, bytes});
-    return all;
-  };
-  int at = -1;
-  const auto touch = [&](std::uint64_t beside, Held::What what = Held::What::io) {
-    if (at_peak && held + beside > result.sure) at_sure = snapshot(what, at, beside);
-    result.sure = std::max(result.sure, held + beside);
-  };
+  const auto touch = [&](std::uint64_t beside) { result.sure = std::max(result.sure, held + beside); };
   for (const Step& step : program.steps) {
-    ++at;
     const BufferDecl* buffer = step.buffer < 0 ? nullptr : &program.buffers[step.buffer];
     switch (step.what) {
       case Step::What::acquire:
-        held += pooled(*buffer);
-        if (at_peak) now.push_back({Held::What::buffer, step.buffer, pooled(*buffer)});
-        touch(0);
+        held += pooled(*buffer), touch(0);
         break;
       case Step::What::release:
         held -= pooled(*buffer);
-        std::erase_if(now, [&](const Held& one) { return one.index == step.buffer; });
         break;
       case Step::What::read:
         touch(io.read(step.array, *buffer));
@@ -117,11 +103,7 @@ Projection project(const TaskProgram& program, const Shape& block, const IoMemor
         break;
       case Step::What::call: {
         const CallMemory memory = program.ops[step.op].kernel->memory(step.phase, (looping ? inner : outer)[step.op]);
-        touch(memory.sure, Held::What::call);
-        if (at_peak && (memory.uncertain > 0 || memory.unknown) && held + memory.sure >= result.around_call) {
-          at_call = snapshot(Held::What::call, at, memory.sure);
-          at_call.push_back({Held::What::uncertain, at, memory.uncertain});
-        }
+        touch(memory.sure);
         if (memory.uncertain > 0 || memory.unknown) {
           result.around_call = std::max(result.around_call, held + memory.sure);
           result.uncertain = std::max(result.uncertain, memory.uncertain);
@@ -133,7 +115,6 @@ Projection project(const TaskProgram& program, const Shape& block, const IoMemor
     }
   }
   result.peak = result.uncertain > 0 ? result.with_uncertain(result.uncertain) : result.sure;
-  if (at_peak) *at_peak = result.peak > result.sure || result.unknown ? std::move(at_call) : std::move(at_sure);
   return result;
 }
 

@@ -95,19 +95,6 @@ struct Projection {
   // The projection with other uncertain bytes.
   std::uint64_t with_uncertain(std::uint64_t bytes) const { return std::max(sure, around_call + bytes); }
 };
-// What a task holds at the moment of its peak, in the order of acquisition; the bytes add up to the peak.
-struct Held {
-  enum class What : std::uint8_t {
-    buffer,     // of the program
-    io,         // what a step of storage takes beside it: decoding, encoding, all that a merge holds
-    call,       // what a call takes beside its inputs and outputs
-    uncertain,  // the same, estimated
-  };
-  What what = What::buffer;
-  int index = -1;  // of the buffer, or of the step
-  std::uint64_t bytes = 0;
-};
-Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io,
-                   std::vector<Held>* at_peak = nullptr);
+Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io);
 
 }  // namespace cuboid

@@ -30,8 +30,6 @@ bool holds(DType dtype, double value) {
     case Kind::floating:
     case Kind::complex_float:
       return true;
-    case Kind::opaque:
-      return false;
     case Kind::signed_int:
     case Kind::unsigned_int:
       break;

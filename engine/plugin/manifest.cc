@@ -303,9 +303,6 @@ void put_element(const JsonField& field, DType dtype, std::vector<std::byte>& da
         else
           put(data, read_element_number(part));
       }
-      return;
-    case Kind::opaque:  // has no code in a signature
-      return;
   }
 }
 

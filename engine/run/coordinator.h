@@ -149,7 +149,6 @@ class Coordinator {
   // --- coordinator_stages.cc: stages open, complete; facts and new plans
   void open_stages();
   bool extents_known(int index) const;
-  bool exceeds_users_bound(int stage_index, const PlanArray& ragged, std::int64_t rows);
   bool learn_extents(int stage_index);  // of the ragged arrays it produces; true where something is new
   void stage_complete(int index);
   void close_complete_stages();

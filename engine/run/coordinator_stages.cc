@@ -128,28 +128,12 @@ void Coordinator::open_stages() {
 
 // --- facts
 
-// The user's own bound of a built-in function's whole result was too low: under `grow` what there is replaces it, else that
-// is as far as the run goes. (A foreign function's bound is of one call, and was enforced there.)
-bool Coordinator::exceeds_users_bound(int index, const PlanArray& ragged, std::int64_t rows) {
-  const Extent& bound = ragged.spec.extents[ragged.ragged_axis];
-  const ExceedAction action = run_of(index).limits.rules.action;
-  if (bound.trust != Trust::guess || rows <= bound.value || stage(index).program.ops[0].kernel->foreign() ||
-      action == ExceedAction::grow)
-    return false;
-  stop(4, Error(ErrorKind::over_budget, "'" + value_name(ragged) + "' has " + std::to_string(rows) +
-                                            " rows where max_shape states " + std::to_string(bound.value) +
-                                            "; finished blocks are kept: go on with --on-exceed grow, or state more",
-                {{"stage", stage(index).name}}));
-  return true;
-}
-
 bool Coordinator::learn_extents(int index) {
   bool learned = false;
   for (const int output : stage(index).outputs) {
     const PlanArray& ragged = array(output);
     if (ragged.role != PlanArray::Role::pieces) continue;
     PieceList list = list_pieces(journal_, *plan_, output);
-    if (ragged.name.ends_with(kPieces) && exceeds_users_bound(index, ragged, list.offsets.back())) return false;
     Shape shape = ragged.spec.max_shape();
     shape[ragged.ragged_axis] = list.offsets.back();
     pieces_[output] = std::move(list);

@@ -150,20 +150,19 @@ TaskResult get_result(Decoder& from) {
 void put_pieces(Encoder& to, const PieceList& list) {
   to.put(static_cast<std::uint64_t>(list.pieces.size()));
   for (const PieceList::Piece& piece : list.pieces) {
-    to.put(piece.key).put(piece.extents).put(piece.bytes).put(piece.crc32c).put(piece.block);
+    to.put(piece.key).put(piece.extents).put(piece.bytes).put(piece.crc32c);
   }
   to.put(list.offsets);
 }
 
 PieceList get_pieces(Decoder& from) {
   PieceList list;
-  list.pieces.resize(from.count(36));
+  list.pieces.resize(from.count(28));
   for (PieceList::Piece& piece : list.pieces) {
     piece.key = from.text();
     piece.extents = from.shape();
     piece.bytes = from.get<std::uint64_t>();
     piece.crc32c = from.get<std::uint32_t>();
-    piece.block = from.get<std::int64_t>();
   }
   list.offsets = from.shape();
   return list;

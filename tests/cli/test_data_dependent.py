@@ -157,10 +157,7 @@ def test_max_shape_lowers_the_bound_and_makes_the_stage_unsafe(tmp_path):
     told = plan(tmp_path, steps, {"more": "more.zarr"})
     assert extent(told, "u") == {"max": 50} and confidence(told, "u") == "unsafe"
     assert extent(told, "more") == {"max": 50}
-    # There are more: as the policy says the run stops, or the bound grows; nothing is lost.
-    stopped = cuboid("run", "p.yaml", "--json", "--on-exceed", "park", cwd=tmp_path, expect=4).json
-    assert stopped["status"] == "exceeded" and "3000 rows where max_shape states 50" in stopped["error"]["message"]
-    assert not (tmp_path / "more.zarr").exists()
+    # There are more: the bound grows, as the policy says, and nothing is lost.
     cuboid("run", "p.yaml", "--progress", "none", "--on-exceed", "grow", cwd=tmp_path)
     same(arrays.read(tmp_path / "more.zarr"), np.arange(1, 3001, dtype=np.int32))
 

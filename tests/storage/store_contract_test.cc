@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -223,16 +222,6 @@ INSTANTIATE_TEST_SUITE_P(
                                  [](const std::string& folder) { return make_file_store(folder + "/new/root"); }},
                     StoreFactory{"memory", [](const std::string&) { return make_memory_store(); }}),
     store_factory_name);
-
-// Where a server is stated, as tests/interop/test_remote.py does: "s3://bucket".
-std::vector<StoreFactory> s3_factories() {
-  if (std::getenv("CUBOID_TEST_S3") == nullptr) return {};
-  return {{"s3", [](const std::string& folder) {
-             return open_store(std::getenv("CUBOID_TEST_S3") + std::string("/contract/") +
-                               std::filesystem::path(folder).filename().string());
-           }}};
-}
-INSTANTIATE_TEST_SUITE_P(S3, StoreContract, testing::ValuesIn(s3_factories()), store_factory_name);
 
 }  // namespace
 }  // namespace cuboid

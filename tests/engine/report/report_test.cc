@@ -127,26 +127,6 @@ TEST(PlanTable, IsARowAStageThenTheTotals) {
             "budget 1 GiB, 2 tasks at once at most; the tasks of a stage take up to 136 MiB\n");
 }
 
-TEST(PlanTable, SaysWhichStageDecidesAndWhatWouldLowerIt) {
-  Plan plan = small_plan();
-  plan.deciding = Deciding{"sources", 90u << 20};
-  EXPECT_THAT(plan_table(plan, {}), HasSubstr("decided by 'sources': the plan needs 90 MiB\n"));
-  plan.deciding->chunks = Shape{128, 256};
-  plan.deciding->step = "sources";
-  plan.deciding->budget_then = 50u << 20;
-  EXPECT_THAT(plan_table(plan, {}), HasSubstr("decided by 'sources': the plan needs 90 MiB; with chunks: [128, 256] for "
-                                              "'sources' that stage needs 50 MiB\n"));
-}
-
-TEST(PlanTable, ShowsWhatBlocksOfUnsafeStagesTaught) {
-  const Plan plan = small_plan();
-  EXPECT_EQ(confidence_text(plan.stages[0], {4, 0}), "exact");
-  EXPECT_EQ(confidence_text(plan.stages[1], {}), "unsafe");
-  EXPECT_EQ(confidence_text(plan.stages[1], {12, 0}), "learned(12)");
-  EXPECT_EQ(confidence_text(plan.stages[1], {12, 64u << 20}), ">64 MiB");
-  EXPECT_THAT(plan_table(plan, {}, {{"sources", {12, 0}}}), HasSubstr("learned(12)"));
-}
-
 TEST(PlanTable, RefusalNamesStageNumberAndRemedy) {
   Plan plan = small_plan();
   EXPECT_EQ(refusal_text(plan), "");
