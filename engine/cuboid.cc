@@ -124,13 +124,14 @@ class Registry {
       }
       return worker_->ask(question, std::chrono::minutes(1));
     });
-    return {[remote](const PluginLibrary& library, std::size_t function, const InferAsk& ask) {
-              return library.linked() ? call_infer(library, function, ask) : remote.infer(library, function, ask);
-            },
-            [remote](const PluginLibrary& library, std::size_t function, const InferAsk& ask, const RegionsAsk& wanted) {
-              return library.linked() ? call_regions(library, function, ask, wanted)
-                                      : remote.regions(library, function, ask, wanted);
-            }};
+    return {
+        [remote](const PluginLibrary& library, std::size_t function, const InferAsk& ask) {
+          return library.linked() ? call_infer(library, function, ask) : remote.infer(library, function, ask);
+        },
+        [remote](const PluginLibrary& library, std::size_t function, const InferAsk& ask, const RegionsAsk& wanted) {
+          return library.linked() ? call_regions(library, function, ask, wanted)
+                                  : remote.regions(library, function, ask, wanted);
+        }};
   }
 
   std::mutex mutex_;

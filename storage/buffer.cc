@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "storage/error.h"
+#include "storage/inject.h"
 #include "storage/types.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -263,12 +264,14 @@ Buffer MemoryAccount::acquire(std::size_t bytes) {
   if (bytes == 0) return buffer;
   const std::size_t charged = class_bytes(bytes);
   take_in(charged);
-  buffer.data_ = the_pool().take(charged);
+  if (!inject::due(inject::Fault::buffer)) buffer.data_ = the_pool().take(charged);
   if (!buffer.data_) {
     give_out(charged);
-    throw Error(ErrorKind::over_budget, "the operating system refused a buffer of " + format_size(charged) +
-                                            " that the budget allows: give a smaller memory budget, or raise the "
-                                            "process's limits (ulimit -v, -d; vm.max_map_count)");
+    throw Error(ErrorKind::over_budget,
+                "the operating system refused a buffer of " + format_size(charged) +
+                    " that the budget allows: give a smaller memory budget, or raise the "
+                    "process's limits (ulimit -v, -d; vm.max_map_count)",
+                {{"evidence", "host"}});
   }
   permit(buffer.data_, bytes);
   forbid(buffer.data_ + bytes, charged - bytes);

@@ -104,8 +104,8 @@ class MemoryAccount {
 
 // The process-wide pool. Freed buffers are kept for reuse (first touch costs more than decompression) until trimmed.
 namespace pool {
-std::size_t free_bytes();                 // kept, not in use: counted against the budget
-std::size_t held_bytes();                 // in use and free
+std::size_t free_bytes();  // kept, not in use: counted against the budget
+std::size_t held_bytes();  // in use and free
 // Of the free ones, what the system has really given: a buffer that was never filled has fewer pages than bytes. Walks
 // page tables, about 10 ms a GB.
 std::size_t resident_free_bytes();

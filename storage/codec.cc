@@ -9,6 +9,7 @@
 #include "storage/codec_sharding.h"
 #include "storage/codec_stage.h"
 #include "storage/crc32c.h"
+#include "storage/opaque_type.h"
 
 namespace cuboid {
 
@@ -119,12 +120,16 @@ class Chain final : public CodecChain {
   json to_json() const override { return json_; }
 
   bool partial() const override { return sharding_ != nullptr; }
-  bool read_part(const Store& store, std::string_view key, const Box& part, const View& into,
-                 MemoryAccount& account) const override {
-    return sharding_->read_part(store, key, layout_->stored(part), layout_->stored(into), account);
+  void read_parts(const Store& store, std::span<ChunkPart> parts, MemoryAccount& account) const override {
+    for (ChunkPart& part : parts) {
+      part.part = layout_->stored(part.part);
+      part.into = layout_->stored(part.into);
+    }
+    sharding_->read_parts(store, parts, account);
   }
-  std::size_t read_part_memory(bool staged) const override {
-    return sharding_->read_part_memory(staged || layout_->permuted());
+  std::size_t parts_at_once(const Store& store) const override { return sharding_->parts_at_once(store); }
+  std::size_t read_parts_memory(const Store& store, std::size_t parts, bool staged) const override {
+    return sharding_->read_parts_memory(store, parts, staged || layout_->permuted());
   }
 
   std::size_t encode(std::span<const std::byte> chunk, std::span<std::byte> into,
@@ -275,8 +280,11 @@ CodecEntry parse_entry(const json& entry) {
 
 // Whether a bytes codec stores in the byte order that is not this machine's.
 bool swaps_bytes(CodecConfig& config, DType dtype) {
+  // Only numbers must say it: writers leave it out for what has no byte order, and for structures in the usual one.
+  const bool plain_number =
+      dtype.size > 1 && (!dtype.opaque || dtype.opaque->form != OpaqueType::Form::structure) && has_byte_order(dtype);
   const std::string native = std::endian::native == std::endian::little ? "little" : "big";
-  const std::string endian = dtype.size > 1 ? config.text("endian") : config.text("endian", native);
+  const std::string endian = plain_number ? config.text("endian") : config.text("endian", native);
   if (endian != "little" && endian != "big") config.fail("'endian' is '" + endian + "': expected little or big");
   return endian != native;
 }
@@ -288,7 +296,7 @@ const Compressor* find_compressor(const std::string& name) {
 }
 
 [[noreturn]] void throw_unknown(const std::string& name) {
-  std::string known = "transpose, bytes, sharding_indexed, crc32c";
+  std::string known = "transpose, bytes, packbits, sharding_indexed, crc32c";
   for (const Compressor& compressor : kCompressors) known += ", " + std::string(compressor.name);
   throw Error(ErrorKind::unsupported, "codec '" + name + "' is not known: expected one of " + known);
 }
@@ -335,6 +343,11 @@ std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const 
         chain->add(std::move(swap), entry.name);
       }
       serialised = true;
+    } else if (entry.name == "packbits") {
+      if (serialised) throw_order(entry.name);
+      if (!chain) chain = std::make_shared<Chain>(v3_codecs, std::move(layout), chunk_bytes);
+      chain->add(make_packbits(config, dtype), entry.name);
+      serialised = true;
     } else if (entry.name == "sharding_indexed") {
       if (chain) throw_order(entry.name);
       auto sharding = std::make_unique<Sharding>(config, ChunkSpec{chunk.dtype, layout->stored_shape(), chunk.fill});
@@ -357,6 +370,81 @@ std::shared_ptr<const CodecChain> make_codec_chain(const json& v3_codecs, const 
   }
   chain->finish();
   return chain;
+}
+
+Buffer decode_bytes(const json& v3_codecs, std::span<const std::byte> encoded, std::size_t& length,
+                    MemoryAccount& account) {
+  constexpr std::size_t kFirst = std::size_t{64} << 10, kMost = std::size_t{1} << 31, kRatio = std::size_t{1} << 16;
+  Buffer held;
+  std::span<const std::byte> current = encoded;
+  for (std::size_t i = v3_codecs.size(); i-- > 0;) {
+    CodecEntry entry = parse_entry(v3_codecs[i]);
+    if (entry.name == "crc32c" || entry.name == "numcodecs.crc32c") {
+      current = verified(current);
+      continue;
+    }
+    const Compressor* compressor = find_compressor(entry.name);
+    if (!compressor) break;
+    CodecConfig config(entry.name, std::move(entry.configuration));
+    const StagePtr stage = compressor->make(config, kUint8);
+    // Each trial has four times the room of the one before, as long as no compressor could have made so much so small.
+    const std::size_t most = std::clamp<std::size_t>(current.size(), 16, kMost / kRatio) * kRatio;
+    for (std::size_t room = std::clamp(4 * current.size(), kFirst, most);; room = std::min(4 * room, most)) {
+      Buffer next = account.acquire(room);
+      try {
+        current = next.bytes().first(stage->decode(current, next.bytes(), account));
+        held = std::move(next);
+        break;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::corrupt || room >= most) throw;
+      }
+    }
+  }
+  if (!held) {  // no compressor
+    held = account.acquire(std::max<std::size_t>(1, current.size()));
+    std::copy(current.begin(), current.end(), held.data());
+  } else if (!current.empty()) {
+    std::memmove(held.data(), current.data(), current.size());
+  }
+  length = current.size();
+  return held;
+}
+
+Buffer encode_bytes(const json& v3_codecs, std::span<const std::byte> value, std::size_t& length,
+                    MemoryAccount& account) {
+  Buffer held;
+  std::span<const std::byte> current = value;
+  for (const json& item : v3_codecs) {
+    CodecEntry entry = parse_entry(item);
+    const Compressor* compressor = find_compressor(entry.name);
+    const bool checksum = entry.name == "crc32c" || entry.name == "numcodecs.crc32c";
+    if (!compressor && !checksum) continue;  // what made the value
+    Buffer next;
+    std::size_t encoded = current.size();
+    if (checksum) {
+      next = account.acquire(encoded + kChecksumBytes);
+      std::copy(current.begin(), current.end(), next.data());
+      append_checksum(next.bytes(), encoded);
+      encoded += kChecksumBytes;
+    } else {
+      CodecConfig config(entry.name, std::move(entry.configuration));
+      const StagePtr stage = compressor->make(config, kUint8);
+      if (encoded > stage->limit())
+        throw Error(ErrorKind::unsupported, "codec '" + entry.name + "' holds at most " +
+                                                std::to_string(stage->limit()) + " bytes and is given " +
+                                                std::to_string(encoded) + ": choose smaller chunks");
+      next = account.acquire(stage->bound(encoded));
+      encoded = stage->encode(current, next.bytes(), account);
+    }
+    held = std::move(next);
+    current = held.bytes().first(encoded);
+  }
+  if (!held) {
+    held = account.acquire(current.size());
+    std::copy(current.begin(), current.end(), held.data());
+  }
+  length = current.size();
+  return held;
 }
 
 namespace {
@@ -397,10 +485,13 @@ json codecs_by_name(const std::string& name, DType dtype) {
                                         "'? `cuboid array codecs` lists them all");
   }
   json bytes = {{"name", "bytes"}};
-  if (dtype.size > 1) bytes["configuration"] = {{"endian", "little"}};
+  if (has_byte_order(dtype)) bytes["configuration"] = {{"endian", "little"}};
   std::string rest = found->json;
-  replace_all(rest, "@T", std::to_string(dtype.size));
-  replace_all(rest, "@S", dtype.size > 1 ? "shuffle" : "bitshuffle");
+  // Strings shuffle by character; Blosc knows no type sizes above 255.
+  const std::uint32_t number = uniform_number_size(dtype);
+  const std::uint32_t item = dtype.opaque && number > 0 ? number : dtype.size > 255 ? 1 : dtype.size;
+  replace_all(rest, "@T", std::to_string(item));
+  replace_all(rest, "@S", item > 1 ? "shuffle" : "bitshuffle");
   json codecs = json::array({std::move(bytes)});
   for (json& codec : json::parse(rest)) codecs.push_back(std::move(codec));
   return codecs;

@@ -57,11 +57,20 @@ class CodecChain {
 
   // True for shards: a part of a stored chunk can be read without the rest.
   virtual bool partial() const = 0;
-  // Where partial(): reads a part of the chunk at `key` into a view of its extents; false where none is stored.
-  virtual bool read_part(const Store& store, std::string_view key, const Box& part, const View& into,
-                         MemoryAccount& account) const = 0;
-  // The peak of read_part(); `staged`: inner chunks may lie across the part's border or with gaps in the view.
-  virtual std::size_t read_part_memory(bool staged) const = 0;
+  // Where partial(): reads parts of chunks, each into a view of its extents. Stores that answer late are asked for
+  // several at once. Errors name the chunk. `parts` is
+  // used up: boxes and views may be turned.
+  struct ChunkPart {
+    std::string key;
+    Box part;
+    View into;
+    bool stored = false;  // the result: false where there is no such chunk, and nothing was read
+  };
+  virtual void read_parts(const Store& store, std::span<ChunkPart> parts, MemoryAccount& account) const = 0;
+  // How many chunks read_parts() should be given at once of a store, at most.
+  virtual std::size_t parts_at_once(const Store& store) const = 0;
+  // The peak of read_parts(); `staged`: inner chunks may lie across a part's border or with gaps in the view.
+  virtual std::size_t read_parts_memory(const Store& store, std::size_t parts, bool staged) const = 0;
 
   // The Zarr v3 list of codecs, full form.
   virtual nlohmann::json to_json() const = 0;

@@ -17,11 +17,11 @@ namespace {
 constexpr std::size_t kLargestAutoBlock = std::size_t{1} << 20;
 constexpr std::size_t kSmallestForcedBlock = std::size_t{64} << 10;
 
-struct Compressor {
+struct BloscCompressor {
   const char* name;
   std::size_t encode_extra, decode_extra;  // beside the temporaries; zstd is computed
 };
-constexpr std::array<Compressor, 6> kCompressors = {{
+constexpr std::array<BloscCompressor, 6> kBloscCompressors = {{
     {"blosclz", 0, 0},
     {"lz4", 0, 0},
     {"lz4hc", 262'144 + 4096, 0},
@@ -42,9 +42,9 @@ class Blosc final : public CodecStage {
  public:
   Blosc(CodecConfig& config, DType dtype) {
     const std::string cname = config.text("cname", "lz4");
-    const auto found =
-        std::find_if(kCompressors.begin(), kCompressors.end(), [&](const Compressor& c) { return cname == c.name; });
-    if (found == kCompressors.end()) {
+    const auto found = std::find_if(kBloscCompressors.begin(), kBloscCompressors.end(),
+                                    [&](const BloscCompressor& c) { return cname == c.name; });
+    if (found == kBloscCompressors.end()) {
       config.fail("'cname' is '" + cname + "': expected blosclz, lz4, lz4hc, snappy, zlib or zstd");
     }
     if (blosc_compname_to_compcode(found->name) < 0) {
@@ -168,7 +168,7 @@ class Blosc final : public CodecStage {
     return ZSTD_estimateDCtxSize() + 4096;
   }
 
-  const Compressor* compressor_ = nullptr;
+  const BloscCompressor* compressor_ = nullptr;
   int level_ = 5;
   int shuffle_ = BLOSC_SHUFFLE;
   std::size_t typesize_ = 1;

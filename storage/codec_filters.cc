@@ -1,12 +1,12 @@
-// The filters of numcodecs that Zarr 2 arrays use, for reading: delta, fixedscaleoffset, astype, quantize, bitround,
-// packbits, shuffle. Each turns its encoded numbers back as numcodecs 0.16 does.
+// The filters of numcodecs that Zarr 2 arrays use: delta, fixedscaleoffset, astype, quantize, bitround,
+// packbits, shuffle. Each turns its encoded numbers back as numcodecs 0.16 does. Those that lose nothing also write.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "storage/codec_stage.h"
-#include "storage/zarr_json.h"
+#include "storage/zarr_dtype.h"
 
 namespace cuboid {
 namespace {
@@ -99,10 +99,28 @@ class Conversion final : public NumberFilter {
   }
 };
 
-// Each number is stored as its difference from the one before; integers wrap around.
+// Each number is stored as its difference from the one before; integers wrap around, so that within one integer type
+// nothing is lost. Differences of floats are rounded, and narrower types may not hold them: these are read only.
 class Delta final : public NumberFilter {
  public:
   using NumberFilter::NumberFilter;
+  bool read_only() const override { return decoded_ != encoded_ || decoded_.kind == Kind::floating; }
+  std::size_t encode(std::span<const std::byte> from, std::span<std::byte> to, MemoryAccount& account) const override {
+    if (read_only()) return NumberFilter::encode(from, to, account);
+    with_type(decoded_, [&](auto type) {
+      using Value = decltype(type);
+      if constexpr (std::is_integral_v<Value>) {
+        using Unsigned = std::make_unsigned_t<Value>;
+        Unsigned before = 0;
+        for (std::size_t i = 0; i < from.size() / sizeof(Value); ++i) {
+          const auto value = load<Unsigned>(from.data(), i);
+          store(to.data(), i, static_cast<Unsigned>(value - before));
+          before = value;
+        }
+      }
+    });
+    return from.size();
+  }
 
  private:
   void undo(const std::byte* from, std::byte* to, std::size_t count) const override {
@@ -151,9 +169,16 @@ class PackBits final : public CodecStage {
   std::size_t bound(std::size_t decoded) const override { return 1 + (decoded + 7) / 8; }
   std::size_t encode_scratch(std::size_t) const override { return 0; }
   std::size_t decode_scratch(std::size_t) const override { return 0; }
-  bool read_only() const override { return true; }
-  std::size_t encode(std::span<const std::byte>, std::span<std::byte>, MemoryAccount&) const override {
-    throw Error(ErrorKind::unsupported, "codec 'packbits' is read only: choose other codecs to write with");
+  std::size_t encode(std::span<const std::byte> from, std::span<std::byte> to, MemoryAccount&) const override {
+    const std::size_t bytes = (from.size() + 7) / 8;
+    to[0] = static_cast<std::byte>(8 * bytes - from.size());
+    for (std::size_t b = 0; b < bytes; ++b) {
+      unsigned packed = 0;
+      for (std::size_t i = 8 * b; i < 8 * b + 8; ++i)
+        packed = packed << 1 | (i < from.size() && from[i] != std::byte{0});
+      to[1 + b] = static_cast<std::byte>(packed);
+    }
+    return 1 + bytes;
   }
   std::size_t decode(std::span<const std::byte> from, std::span<std::byte> to, MemoryAccount&) const override {
     const std::size_t padding = from.empty() ? 8 : std::to_integer<std::size_t>(from[0]);
@@ -208,7 +233,7 @@ DType real_dtype(CodecConfig& config, const char* key, std::optional<DType> fall
   if (!found && fallback) return *fallback;
   if (!found) config.fail(std::string("'") + key + "' is missing: expected a data type such as \"<f4\"");
   const DType dtype = numpy_dtype(*found, key).dtype;
-  if (dtype.kind == Kind::boolean || dtype.kind == Kind::complex_float) {
+  if (dtype.kind == Kind::boolean || dtype.kind == Kind::complex_float || dtype.opaque || dtype == kFloat16) {
     config.fail(std::string("'") + key + "' is " + found->dump() + ": expected real numbers", ErrorKind::unsupported);
   }
   return dtype;

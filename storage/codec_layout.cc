@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "storage/opaque_type.h"
+
 namespace cuboid {
 namespace {
 
@@ -59,8 +61,9 @@ void Layout::transpose(const std::vector<std::size_t>& order) {
 }
 
 void Layout::set_swapped(bool swapped) {
-  const std::size_t number = dtype_.kind == Kind::complex_float ? dtype_.size / 2 : dtype_.size;
-  swap_unit_ = swapped && number > 1 ? number : 0;
+  swapped_ = swapped && has_byte_order(dtype_);
+  const std::size_t number = uniform_number_size(dtype_);
+  swap_unit_ = swapped_ && number > 1 ? number : 0;
 }
 
 Shape Layout::stored_shape() const {
@@ -103,7 +106,14 @@ void Layout::swap_in_place(std::span<std::byte> bytes) const {
     case 8:
       return swap_words<std::uint64_t, swap64>(bytes);
     default:
-      return;
+      break;
+  }
+  if (!swapped_) return;
+  for (std::size_t at = 0; at + dtype_.size <= bytes.size(); at += dtype_.size) {  // a structure, number by number
+    for (const auto& number : dtype_.opaque->numbers) {
+      std::byte* first = bytes.data() + at + number.offset;
+      std::reverse(first, first + number.size);
+    }
   }
 }
 

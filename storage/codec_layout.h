@@ -24,7 +24,7 @@ class Layout final : public CodecStage {
   Box stored(const Box& box) const;
   View stored(const View& view) const;
   bool permuted() const { return permuted_; }
-  bool identity() const { return !permuted_ && swap_unit_ == 0; }
+  bool identity() const { return !permuted_ && !swapped_; }
   void swap_in_place(std::span<std::byte> bytes) const;  // nothing where the byte order is native
 
   std::size_t bound(std::size_t decoded) const override { return decoded; }
@@ -40,7 +40,8 @@ class Layout final : public CodecStage {
   Shape shape_;
   std::vector<std::size_t> axes_;  // stored axis -> axis of the chunk
   bool permuted_ = false;
-  std::size_t swap_unit_ = 0;  // bytes of one number to reverse; 0: none
+  bool swapped_ = false;
+  std::size_t swap_unit_ = 0;  // bytes of one number where all are alike; else they are reversed one by one
 };
 
 }  // namespace cuboid

@@ -13,6 +13,8 @@ using nlohmann::json;
 constexpr std::uint64_t kMissing = UINT64_MAX;
 // Requests are joined up to this size, over gaps of at most kGap. Files gain little from more, and it is memory.
 constexpr std::size_t kWindow = std::size_t{2} << 20;
+constexpr std::size_t kRemoteWindow = std::size_t{8} << 20;  // of stores that answer late
+constexpr std::size_t kIndices = std::size_t{1} << 20;       // encoded, that are asked for at once
 constexpr std::size_t kGap = std::size_t{32} << 10;
 constexpr std::size_t kMaxShard = std::size_t{1} << 61;
 
@@ -28,6 +30,7 @@ struct Sharding::Index {
   Buffer entries;
   std::uint64_t begin = 0, end = 0;  // where inner chunks may lie
   std::size_t longest = 0;
+  std::shared_ptr<const void> shard;  // what it was read from, where the store holds it
 
   struct Entry {
     std::uint64_t offset = 0, bytes = 0;
@@ -96,7 +99,6 @@ Sharding::Sharding(CodecConfig& config, const ChunkSpec& spec) : dtype_(spec.dty
       all > kMaxShard || encoded_index_bytes_ > kMaxShard) {
     config.fail("shards of " + to_string(spec.shape) + " are too large");
   }
-  window_bytes_ = std::max(inner_->encoded_bound(), std::min(all, kWindow));
   may_stage_ = false;
   bool leading = true;
   for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
@@ -119,10 +121,21 @@ std::size_t Sharding::decode_scratch(std::size_t) const {
   return class_bytes(index_bytes_) + std::max(stage + inner_->decode_scratch(), index_chain_->decode_scratch());
 }
 
-std::size_t Sharding::read_part_memory(bool staged) const {
-  return class_bytes(index_bytes_) +
-         std::max(class_bytes(encoded_index_bytes_) + index_chain_->decode_scratch(),
-                  class_bytes(window_bytes_) + inner_->decode_scratch() + (staged ? class_bytes(inner_bytes_) : 0));
+std::size_t Sharding::window_bytes(const Store& store, std::size_t parts) const {
+  const std::size_t all = inner_->encoded_bound() * static_cast<std::size_t>(grid_.size());
+  const std::size_t limit = store.parallel() > 1 ? kRemoteWindow : kWindow;
+  return std::max(inner_->encoded_bound(), all > limit / parts ? limit : all * parts);
+}
+
+std::size_t Sharding::parts_at_once(const Store& store) const {
+  return std::clamp<std::size_t>(kIndices / encoded_index_bytes_, 1, store.parallel());
+}
+
+std::size_t Sharding::read_parts_memory(const Store& store, std::size_t parts, bool staged) const {
+  return parts * class_bytes(index_bytes_) +
+         std::max(class_bytes(parts * encoded_index_bytes_) + index_chain_->decode_scratch(),
+                  class_bytes(window_bytes(store, parts)) + inner_->decode_scratch() +
+                      (staged ? class_bytes(inner_bytes_) : 0));
 }
 
 Sharding::Index Sharding::make_index(MemoryAccount& account) const {
@@ -204,64 +217,163 @@ std::size_t Sharding::decode(std::span<const std::byte> from, std::span<std::byt
   return to.size();
 }
 
-bool Sharding::read_part(const Store& store, std::string_view key, const Box& part, const View& into,
-                         MemoryAccount& account) const {
-  Index index = make_index(account);
-  {
-    const Buffer encoded = account.acquire(encoded_index_bytes_);
-    // With the index first the shard's length is not known: the store refuses to read beyond its end.
-    std::optional<std::uint64_t> shard_bytes;
-    if (!index_first_) {
-      shard_bytes = store.read_suffix(key, encoded.bytes());
-    } else if (store.read_range(key, 0, encoded.bytes())) {
-      shard_bytes = std::uint64_t{INT64_MAX};
-    }
-    if (!shard_bytes) return false;
-    parse_index(encoded.bytes(), index, *shard_bytes, account);
+std::vector<Sharding::Index> Sharding::read_indices(const Store& store, std::span<Part> parts,
+                                                    MemoryAccount& account) const {
+  std::vector<Index> indices;
+  for (std::size_t k = 0; k < parts.size(); ++k) indices.push_back(make_index(account));
+  const Buffer encoded = account.acquire(parts.size() * encoded_index_bytes_);
+  std::vector<Store::PartRequest> requests(parts.size());
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    requests[k].key = parts[k].key;
+    requests[k].into = encoded.bytes().subspan(k * encoded_index_bytes_, encoded_index_bytes_);
+    requests[k].suffix = !index_first_;
   }
-  const Buffer window = account.acquire(window_bytes_);
-  Buffer staging;
-  std::uint64_t window_begin = 0, window_end = 0;  // what of the shard is in the window
+  store.read_parts(requests);
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    try {
+      if (requests[k].fault) std::rethrow_exception(requests[k].fault);
+      parts[k].stored = requests[k].found.has_value();
+      indices[k].shard = std::move(requests[k].held);
+      // With the index first the shard's length is not known: the store refuses to read beyond its end.
+      if (parts[k].stored)
+        parse_index(requests[k].into, indices[k], index_first_ ? std::uint64_t{INT64_MAX} : *requests[k].found,
+                    account);
+    } catch (Error& error) {
+      error.add("chunk", parts[k].key);
+      throw;
+    }
+  }
+  return indices;
+}
 
-  // Everything from this inner chunk on that is wanted next, lies close behind it and fits.
-  const Box range = grid_.blocks_meeting(part);
-  const auto fetch = [&](const Shape& first, const Index::Entry& entry) {
-    std::uint64_t end = entry.end();
-    Shape next = first;
-    while (advance(next, range)) {
-      const Index::Entry following = index.at(grid_.linear(next));
-      if (following.missing()) continue;
-      if (following.offset < end || following.offset - end > kGap || following.end() - entry.offset > window_bytes_) {
-        break;
-      }
-      end = following.end();
-    }
-    window_begin = entry.offset, window_end = end;
-    if (!store.read_range(key, window_begin, window.bytes().first(window_end - window_begin))) {
-      throw Error(ErrorKind::io, store.describe(key) + " was removed while it was read");
-    }
+std::optional<Sharding::Found> Sharding::find(const Store& store, const std::string& key, const Shape& inner,
+                                              MemoryAccount& account) const {
+  Part part{key, {}, {}};
+  std::vector<Index> indices = read_indices(store, {&part, 1}, account);
+  if (!part.stored) return std::nullopt;
+  indices[0].longest = SIZE_MAX;
+  const Index::Entry entry = indices[0].at(grid_.linear(inner));
+  if (entry.missing()) return std::nullopt;
+  return Found{entry.offset, entry.bytes};
+}
+
+// The inner chunks that are wanted, part after part; what the window holds of them, and what it is filled with next:
+// runs of bytes, one behind another, of as many places in as many shards as the store takes requests at once.
+struct Sharding::Window {
+  const Sharding& sharding;
+  const Store& store;
+  std::span<Part> parts;
+  const std::vector<Index>& indices;
+  Buffer bytes;
+  std::vector<Store::PartRequest> runs = {};
+  std::vector<std::size_t> owners = {};  // of the runs: which part
+
+  struct Place {
+    std::size_t part = 0;
+    Box range = {};  // of inner chunks that the part meets
+    Shape inner = {};
   };
-
-  Shape inner = range.origin;
-  do {
-    const std::int64_t linear = grid_.linear(inner);
-    const Box chunk = grid_.box(inner);
-    Box common = intersect(chunk, part);
-    Box within = common, target = common;
-    for (std::size_t axis = 0; axis < inner.size(); ++axis) {
-      within.origin[axis] -= chunk.origin[axis];
-      target.origin[axis] -= part.origin[axis];
+  // The first wanted inner chunk of the first part from `part` on that is stored; false where there is none.
+  bool enter(Place& place, std::size_t part) const {
+    while (part < parts.size() && !parts[part].stored) ++part;
+    if (part == parts.size()) return false;
+    Box range = sharding.grid_.blocks_meeting(parts[part].part);
+    Shape first = range.origin;
+    place = {part, std::move(range), std::move(first)};
+    return true;
+  }
+  bool next(Place& place) const { return advance(place.inner, place.range) || enter(place, place.part + 1); }
+  Index::Entry entry(const Place& place) const {
+    try {
+      return indices[place.part].at(sharding.grid_.linear(place.inner));
+    } catch (Error& error) {
+      error.add("chunk", parts[place.part].key);
+      throw;
     }
-    const View destination = into.sub(target.origin, target.shape);
-    const Index::Entry entry = index.at(linear);
+  }
+
+  const std::byte* find(std::size_t part, const Index::Entry& wanted) const {
+    for (std::size_t r = 0; r < runs.size(); ++r)
+      if (owners[r] == part && wanted.offset >= runs[r].offset && wanted.end() <= runs[r].offset + runs[r].into.size())
+        return runs[r].into.data() + (wanted.offset - runs[r].offset);
+    return nullptr;
+  }
+
+  // Everything from `place` on that is wanted next and fits: what lies close behind goes into the same run.
+  void fetch(Place place) {
+    runs.clear();
+    owners.clear();
+    std::size_t used = 0;  // of the window, before the last run
+    Index::Entry first = entry(place);
+    std::size_t part = place.part;
+    std::uint64_t begin = first.offset, end = first.end();
+    const auto add_run = [&] {
+      runs.push_back({.key = parts[part].key,
+                      .into = bytes.bytes().subspan(used, end - begin),
+                      .offset = begin,
+                      .held = indices[part].shard});
+      owners.push_back(part);
+      used += end - begin;
+    };
+    while (next(place)) {
+      const Index::Entry following = entry(place);
+      if (following.missing()) continue;
+      if (place.part == part && following.offset >= end && following.offset - end <= kGap &&
+          following.end() - begin <= bytes.size() - used) {
+        end = following.end();
+        continue;
+      }
+      if (runs.size() + 1 >= store.parallel() || used + (end - begin) + following.bytes > bytes.size()) break;
+      add_run();
+      part = place.part;
+      begin = following.offset, end = following.end();
+    }
+    add_run();
+    store.read_parts(runs);
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      try {
+        if (runs[r].fault) std::rethrow_exception(runs[r].fault);
+        if (!runs[r].found) throw Error(ErrorKind::io, store.describe(runs[r].key) + " was removed while it was read");
+      } catch (Error& error) {
+        error.add("chunk", parts[owners[r]].key);
+        throw;
+      }
+    }
+  }
+};
+
+void Sharding::read_parts(const Store& store, std::span<Part> parts, MemoryAccount& account) const {
+  const std::vector<Index> indices = read_indices(store, parts, account);
+  Window window{*this, store, parts, indices, account.acquire(window_bytes(store, parts.size()))};
+  Buffer staging;
+  Window::Place place;
+  for (bool more = window.enter(place, 0); more; more = window.next(place)) {
+    const Part& part = parts[place.part];
+    const Box chunk = grid_.box(place.inner);
+    const Box common = intersect(chunk, part.part);
+    Box within = common, target = common;
+    for (std::size_t axis = 0; axis < place.inner.size(); ++axis) {
+      within.origin[axis] -= chunk.origin[axis];
+      target.origin[axis] -= part.part.origin[axis];
+    }
+    const View destination = part.into.sub(target.origin, target.shape);
+    const Index::Entry entry = window.entry(place);
     if (entry.missing()) {
       fill_elements(destination, fill_);
       continue;
     }
-    if (entry.offset < window_begin || entry.end() > window_end) fetch(inner, entry);
-    place(window.bytes().subspan(entry.offset - window_begin, entry.bytes), within, destination, staging, account);
-  } while (advance(inner, range));
-  return true;
+    const std::byte* encoded = window.find(place.part, entry);
+    if (!encoded) {
+      window.fetch(place);
+      encoded = window.runs[0].into.data();
+    }
+    try {
+      this->place({encoded, entry.bytes}, within, destination, staging, account);
+    } catch (Error& error) {
+      error.add("chunk", part.key);
+      throw;
+    }
+  }
 }
 
 // --- Codec lists ----------------------------------------------------------------------------------------------------
@@ -281,7 +393,8 @@ std::size_t sharding_at(const json& codecs) {
   return at;
 }
 
-// Stored axis -> axis of the array, by the transposes before `end`.
+}  // namespace
+
 std::vector<std::size_t> axes_before(const json& codecs, std::size_t end, std::size_t rank) {
   std::vector<std::size_t> axes(rank);
   for (std::size_t axis = 0; axis < rank; ++axis) axes[axis] = axis;
@@ -295,8 +408,6 @@ std::vector<std::size_t> axes_before(const json& codecs, std::size_t end, std::s
   }
   return axes;
 }
-
-}  // namespace
 
 std::optional<Shape> sharded_chunks(const json& codecs, std::size_t rank) {
   if (!codecs.is_array()) return std::nullopt;
@@ -332,7 +443,10 @@ json resharded(const json& codecs, bool shards, const Shape& chunks) {
     const std::vector<std::size_t> axes = axes_before(codecs, at, chunks.size());
     Shape stored(chunks.size());
     for (std::size_t axis = 0; axis < chunks.size(); ++axis) stored[axis] = chunks[axes[axis]];
-    result[at]["configuration"]["chunk_shape"] = stored;
+    json& configuration = result[at]["configuration"];
+    if (configuration.value("chunk_shape", json()) == json(stored)) return result;
+    configuration["chunk_shape"] = stored;  // shards inside it were made for other chunks
+    if (configuration.contains("codecs")) configuration["codecs"] = resharded(configuration["codecs"], false, {});
     return result;
   }
   json flat = json::array();
@@ -340,7 +454,7 @@ json resharded(const json& codecs, bool shards, const Shape& chunks) {
     if (i != at) {
       flat.push_back(codecs[i]);
     } else {
-      for (const json& inner : codecs[at].at("configuration").at("codecs")) flat.push_back(inner);
+      for (const json& inner : resharded(codecs[at].at("configuration").at("codecs"), false, {})) flat.push_back(inner);
     }
   }
   return flat;

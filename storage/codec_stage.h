@@ -72,6 +72,15 @@ class CodecConfig {
 
 [[noreturn]] void throw_corrupt(std::string_view codec, const std::string& what);
 
+// What the codecs behind the first one that is neither a compressor nor a checksum were given: a value whose length no
+// metadata tells. `length` becomes that of the value, which is at the front of the buffer. What it takes of the account
+// is refused as everywhere: about five times what the value has, at its peak.
+Buffer decode_bytes(const nlohmann::json& v3_codecs, std::span<const std::byte> encoded, std::size_t& length,
+                    MemoryAccount& account);
+// The inverse. `length` becomes that of what is to be stored, at the front of the buffer.
+Buffer encode_bytes(const nlohmann::json& v3_codecs, std::span<const std::byte> value, std::size_t& length,
+                    MemoryAccount& account);
+
 // Compressors, by family. `decoded` is the largest input there will be.
 using StagePtr = std::unique_ptr<const CodecStage>;
 StagePtr make_blosc(CodecConfig& config, DType dtype);
@@ -82,6 +91,9 @@ StagePtr make_zlib(CodecConfig& config, DType dtype);
 StagePtr make_bz2(CodecConfig& config, DType dtype);
 StagePtr make_lzma(CodecConfig& config, DType dtype);
 StagePtr make_shuffle(CodecConfig& config, DType dtype);
+
+// From elements to bytes, in the place of the bytes codec.
+StagePtr make_packbits(CodecConfig& config, DType dtype);
 
 // Filters: from elements of one type to elements of another, which is returned. Before the bytes codec.
 bool is_filter(const std::string& name);

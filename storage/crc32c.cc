@@ -6,9 +6,9 @@
 
 namespace cuboid {
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) {
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
   constexpr std::size_t kMost = 1u << 30;  // the library takes the length as an int
-  std::uint32_t crc = ~0u;
+  std::uint32_t crc = ~before;
   while (!bytes.empty()) {
     const auto part = bytes.first(std::min(bytes.size(), kMost));
     // The library's interface lacks a const; it only reads.

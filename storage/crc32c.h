@@ -6,6 +6,7 @@
 
 namespace cuboid {
 
-std::uint32_t crc32c(std::span<const std::byte> bytes);
+// `before`: of what precedes these bytes, so that crc32c(b, crc32c(a)) is that of a followed by b.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace cuboid

@@ -37,6 +37,29 @@ std::string Store::describe(std::string_view key) const {
   return text.append(key);
 }
 
+void Store::read_many(std::span<ReadRequest> requests) const {
+  for (ReadRequest& request : requests) {
+    try {
+      request.length = read(request.key, request.into);
+    } catch (...) {
+      request.fault = std::current_exception();
+    }
+  }
+}
+
+void Store::read_parts(std::span<PartRequest> requests) const {
+  for (PartRequest& request : requests) {
+    try {
+      if (request.suffix)
+        request.found = read_suffix(request.key, request.into);
+      else
+        request.found = read_range(request.key, request.offset, request.into);
+    } catch (...) {
+      request.fault = std::current_exception();
+    }
+  }
+}
+
 std::optional<std::uint64_t> Store::read_suffix(std::string_view key, std::span<std::byte> into) const {
   const std::optional<Stamp> found = stamp(key);
   if (!found) return std::nullopt;
@@ -102,7 +125,14 @@ std::shared_ptr<Store> open_file_url(const std::string& url, std::string_view re
 
 std::shared_ptr<Store> open_memory_url(const std::string&, std::string_view) { return make_memory_store(); }
 
-constexpr Scheme kSchemes[] = {{"file", open_file_url}, {"memory", open_memory_url}};
+std::shared_ptr<Store> open_http_url(const std::string& url, std::string_view) { return make_http_store(url); }
+std::shared_ptr<Store> open_s3_url(const std::string& url, std::string_view) { return make_s3_store(url); }
+
+constexpr Scheme kSchemes[] = {{"file", open_file_url},
+                               {"memory", open_memory_url},
+                               {"http", open_http_url},
+                               {"https", open_http_url},
+                               {"s3", open_s3_url}};
 
 }  // namespace
 
@@ -113,7 +143,10 @@ std::shared_ptr<Store> open_store(const std::string& path_or_url) {
                           std::all_of(path_or_url.begin(), path_or_url.begin() + colon, [](char c) {
                             return std::isalnum(static_cast<unsigned char>(c)) || c == '+' || c == '-' || c == '.';
                           });
-  if (!has_scheme) return make_file_store(path_or_url);
+  if (!has_scheme) {
+    if (const auto zip = split_at_zip(path_or_url)) return make_zip_store(zip->first, zip->second);
+    return make_file_store(path_or_url);
+  }
   std::string known;
   for (const Scheme& scheme : kSchemes) {
     if (path_or_url.compare(0, colon, scheme.name) == 0) {

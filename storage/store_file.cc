@@ -17,6 +17,7 @@
 #include <unordered_set>
 
 #include "storage/error.h"
+#include "storage/inject.h"
 #include "storage/store.h"
 #include "storage/store_key.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 // Names that begin so are unfinished puts: never listed, no obstacle, refused as keys.
 constexpr std::string_view kTemporaryPrefix = ".cuboid-put-";
-constexpr int kMaxDepth = 64;
+constexpr int kDeepestFolder = 64;
 
 [[noreturn]] void throw_io(const std::string& path, const std::string& what) {
   throw Error(ErrorKind::io, path + ": " + what);
@@ -149,6 +150,26 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// An open file: the same value, whatever takes its place.
+struct Value {
+  std::string path;
+  Descriptor file;
+  std::uint64_t bytes;
+
+  void read_range(std::uint64_t offset, std::span<std::byte> into) const {
+    if (offset > bytes || into.size() > bytes - offset || read_at(file.get(), offset, into, path) != into.size()) {
+      throw Error(ErrorKind::corrupt, path + " has " + std::to_string(bytes) + " bytes: expected " +
+                                          std::to_string(into.size()) + " at offset " + std::to_string(offset));
+    }
+  }
+  void read_suffix(std::span<std::byte> into) const {
+    if (bytes < into.size() || read_at(file.get(), bytes - into.size(), into, path) != into.size()) {
+      throw Error(ErrorKind::corrupt,
+                  path + " has " + std::to_string(bytes) + " bytes: expected at least " + std::to_string(into.size()));
+    }
+  }
+};
+
 class FileStore final : public Store {
  public:
   explicit FileStore(std::string root) : root_(std::move(root)) {
@@ -158,42 +179,48 @@ class FileStore final : public Store {
   std::string name() const override { return root_; }
 
   std::optional<std::size_t> read(std::string_view key, std::span<std::byte> into) const override {
-    const std::string path = path_of(key);
-    struct stat info;
-    const std::optional<Descriptor> file = open_value(path, info);
-    if (!file) return std::nullopt;
-    if (static_cast<std::uint64_t>(info.st_size) > into.size()) {
-      throw Error(ErrorKind::corrupt, path + " has " + std::to_string(info.st_size) + " bytes: expected at most " +
-                                          std::to_string(into.size()));
+    const std::optional<Value> value = open_value(path_of(key));
+    if (!value) return std::nullopt;
+    if (value->bytes > into.size()) {
+      throw Error(ErrorKind::corrupt, value->path + " has " + std::to_string(value->bytes) +
+                                          " bytes: expected at most " + std::to_string(into.size()));
     }
-    return read_at(file->get(), 0, into.first(static_cast<std::size_t>(info.st_size)), path);
+    return read_at(value->file.get(), 0, into.first(value->bytes), value->path);
   }
 
   std::optional<std::size_t> read_range(std::string_view key, std::uint64_t offset,
                                         std::span<std::byte> into) const override {
-    const std::string path = path_of(key);
-    struct stat info;
-    const std::optional<Descriptor> file = open_value(path, info);
-    if (!file) return std::nullopt;
-    const auto bytes = static_cast<std::uint64_t>(info.st_size);
-    if (offset > bytes || into.size() > bytes - offset || read_at(file->get(), offset, into, path) != into.size()) {
-      throw Error(ErrorKind::corrupt, path + " has " + std::to_string(bytes) + " bytes: expected " +
-                                          std::to_string(into.size()) + " at offset " + std::to_string(offset));
-    }
+    const std::optional<Value> value = open_value(path_of(key));
+    if (!value) return std::nullopt;
+    value->read_range(offset, into);
     return into.size();
   }
 
   std::optional<std::uint64_t> read_suffix(std::string_view key, std::span<std::byte> into) const override {
-    const std::string path = path_of(key);
-    struct stat info;
-    const std::optional<Descriptor> file = open_value(path, info);
-    if (!file) return std::nullopt;
-    const auto bytes = static_cast<std::uint64_t>(info.st_size);
-    if (bytes < into.size() || read_at(file->get(), bytes - into.size(), into, path) != into.size()) {
-      throw Error(ErrorKind::corrupt,
-                  path + " has " + std::to_string(bytes) + " bytes: expected at least " + std::to_string(into.size()));
+    const std::optional<Value> value = open_value(path_of(key));
+    if (!value) return std::nullopt;
+    value->read_suffix(into);
+    return value->bytes;
+  }
+
+  void read_parts(std::span<PartRequest> requests) const override {
+    for (PartRequest& request : requests) {
+      try {
+        auto value = std::static_pointer_cast<const Value>(request.held);
+        if (!value) {
+          std::optional<Value> opened = open_value(path_of(request.key));
+          if (!opened) continue;
+          request.held = value = std::make_shared<Value>(std::move(*opened));
+        }
+        if (request.suffix)
+          value->read_suffix(request.into);
+        else
+          value->read_range(request.offset, request.into);
+        request.found = request.suffix ? value->bytes : request.into.size();
+      } catch (...) {
+        request.fault = std::current_exception();
+      }
     }
-    return bytes;
   }
 
   std::optional<Stamp> stamp(std::string_view key) const override {
@@ -309,16 +336,17 @@ class FileStore final : public Store {
   }
 
   // O_NONBLOCK: opening a named pipe would wait for its writer otherwise.
-  static std::optional<Descriptor> open_value(const std::string& path, struct stat& info) {
+  static std::optional<Value> open_value(std::string path) {
     Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) {
       if (errno != ENOENT) throw_errno(path, "opening", errno);
       check_really_missing(path);
       return std::nullopt;
     }
+    struct stat info;
     if (::fstat(file.get(), &info) != 0) throw_errno(path, "looking it up", errno);
     if (!S_ISREG(info.st_mode)) throw_not_a_file(path, info);
-    return file;
+    return Value{std::move(path), std::move(file), static_cast<std::uint64_t>(info.st_size)};
   }
 
   // Folders are made only where opening failed: nearly every put finds its folder there.
@@ -381,7 +409,8 @@ class FileStore final : public Store {
 
   static void list_below(const std::string& folder, std::string& key,
                          const std::function<void(std::string_view, const Stamp&)>& each, int depth) {
-    if (depth > kMaxDepth) throw_io(folder, "is nested more than 64 deep: does a link lead back to a folder above it?");
+    if (depth > kDeepestFolder)
+      throw_io(folder, "is nested more than 64 deep: does a link lead back to a folder above it?");
     for_each_entry(folder, [&](const std::string& name, const struct stat& info) {
       const std::size_t length = key.size();
       if (!key.empty()) key += '/';
@@ -404,7 +433,7 @@ class FileStore final : public Store {
 
 std::shared_ptr<Store> make_file_store(const std::string& directory) {
   if (directory.empty()) throw Error(ErrorKind::invalid, "an empty path: expected a directory");
-  return std::make_shared<FileStore>(directory);
+  return inject::into(std::make_shared<FileStore>(directory));
 }
 
 }  // namespace cuboid

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "storage/error.h"
+#include "storage/opaque_type.h"
 
 namespace cuboid {
 namespace {
@@ -16,19 +17,13 @@ struct NamedDType {
   DType dtype;
 };
 constexpr NamedDType kNamedDTypes[] = {
-    {"bool", kBool},
-    {"int8", kInt8},
-    {"int16", kInt16},
-    {"int32", kInt32},
-    {"int64", kInt64},
-    {"uint8", kUint8},
-    {"uint16", kUint16},
-    {"uint32", kUint32},
-    {"uint64", kUint64},
-    {"float32", kFloat32},
-    {"float64", kFloat64},
-    {"complex64", kComplex64},
-    {"complex128", kComplex128},
+    {"bool", kBool},           {"int8", kInt8},
+    {"int16", kInt16},         {"int32", kInt32},
+    {"int64", kInt64},         {"uint8", kUint8},
+    {"uint16", kUint16},       {"uint32", kUint32},
+    {"uint64", kUint64},       {"float16", kFloat16},
+    {"float32", kFloat32},     {"float64", kFloat64},
+    {"complex64", kComplex64}, {"complex128", kComplex128},
 };
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 62;
@@ -49,6 +44,7 @@ std::string to_string(DType dtype) {
   for (const NamedDType& named : kNamedDTypes) {
     if (named.dtype == dtype) return std::string(named.name);
   }
+  if (dtype.opaque) return dtype.opaque->text;
   return "dtype(kind " + std::to_string(static_cast<int>(dtype.kind)) + ", " + std::to_string(dtype.size) + " bytes)";
 }
 
@@ -56,7 +52,7 @@ std::optional<DType> dtype_from_name(std::string_view name) {
   for (const NamedDType& named : kNamedDTypes) {
     if (named.name == name) return named.dtype;
   }
-  return std::nullopt;
+  return opaque_from_text(name);
 }
 
 std::string to_string(const Shape& shape) {

@@ -16,21 +16,25 @@ namespace cuboid {
 using Shape = std::vector<std::int64_t>;
 inline constexpr std::size_t kMaxRank = 32;
 
-// The type of an element in memory, always in native byte order (byte order is a matter of codecs).
-enum class Kind : std::uint8_t { boolean, signed_int, unsigned_int, floating, complex_float };
+// The type of an element in memory, always in native byte order (byte order is a matter of codecs). Opaque elements
+// (times, strings, raw bytes, structures) are moved, stored and shown, but nothing computes on them.
+enum class Kind : std::uint8_t { boolean, signed_int, unsigned_int, floating, complex_float, opaque };
+struct OpaqueType;  // storage/opaque_type.h
 struct DType {
   Kind kind = Kind::floating;
-  std::uint32_t size = 8;  // bytes of one element
+  std::uint32_t size = 8;              // bytes of one element
+  const OpaqueType* opaque = nullptr;  // what opaque elements mean, one object per meaning; else null
 
   friend bool operator==(const DType&, const DType&) = default;
 };
 inline constexpr DType kBool{Kind::boolean, 1}, kInt8{Kind::signed_int, 1}, kInt16{Kind::signed_int, 2},
     kInt32{Kind::signed_int, 4}, kInt64{Kind::signed_int, 8}, kUint8{Kind::unsigned_int, 1},
     kUint16{Kind::unsigned_int, 2}, kUint32{Kind::unsigned_int, 4}, kUint64{Kind::unsigned_int, 8},
-    kFloat32{Kind::floating, 4}, kFloat64{Kind::floating, 8}, kComplex64{Kind::complex_float, 8},
-    kComplex128{Kind::complex_float, 16};
+    kFloat16{Kind::floating, 2}, kFloat32{Kind::floating, 4}, kFloat64{Kind::floating, 8},
+    kComplex64{Kind::complex_float, 8}, kComplex128{Kind::complex_float, 16};
 
-// The Zarr v3 name: "bool", "int16", "float64", "complex128".
+// The Zarr v3 name: "bool", "int16", "float64", "complex128"; what configures an opaque type follows in brackets:
+// "numpy.datetime64[ns]", "null_terminated_bytes[12]".
 std::string to_string(DType dtype);
 // The inverse; nullopt for a name that is none.
 std::optional<DType> dtype_from_name(std::string_view name);

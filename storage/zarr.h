@@ -2,9 +2,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,9 @@ struct ArrayMetadata {
   Shape shape;
   Shape chunks;                 // inner chunks where sharded
   std::optional<Shape> shards;  // outer chunks where sharded
+  // The extents of the chunks one after another, per axis, where the grid is rectilinear; `chunks` are then the largest
+  // of each axis. Read only. Else empty.
+  std::vector<Shape> edges;
   DType dtype;
   std::vector<std::byte> fill;  // one element, native order; zeros where v2 says null
   bool fill_undefined = false;  // v2 "fill_value": null
@@ -32,6 +37,8 @@ struct ArrayMetadata {
 
   // Extents of what is stored under one key and written as a whole: shards where there are any, else chunks.
   const Shape& write_chunks() const { return shards ? *shards : chunks; }
+  // How many stored chunks there are along each axis.
+  Shape chunk_counts() const;
   // "2.0.1", "c/2/0/1", "0", "c": the key of a stored chunk below the array.
   std::string chunk_key(const Shape& index) const;
 };
@@ -61,6 +68,8 @@ class ZarrArray {
   // `shards` is set and `codecs` say nothing of shards (or the other way round), codecs are made to fit.
   static ZarrArray prepare(std::shared_ptr<Store> store, const std::string& path, ArrayMetadata metadata);
   void publish(bool durable = false) const;
+  // An array whose metadata is known, to be read: checks it, and asks the store for nothing.
+  static ZarrArray reopen(std::shared_ptr<Store> store, const std::string& path, ArrayMetadata metadata);
 
   const ArrayMetadata& metadata() const;
   const Shape& shape() const { return metadata().shape; }
@@ -71,15 +80,25 @@ class ZarrArray {
   std::string name() const;                            // for messages: store and path
   std::string key_of(const Shape& chunk_index) const;  // full key below the store
 
+  // Shown each chunk that is read as a whole, once it is decoded: its index, and its stored bytes as they lie in the
+  // store (data() is nullptr: none is stored, it reads as fill). May throw. Parts of chunks and of shards are not shown.
+  using ChunkSeen = std::function<void(const Shape& index, std::span<const std::byte> stored)>;
   // Reads a box into `into` (same shape, any strides). Missing chunks read as fill. Chunks inside the box are decoded
   // in place where strides allow. Throws Error{corrupt | io} with array, chunk and file.
-  void read(const Box& box, const View& into, MemoryAccount& account) const;
+  void read(const Box& box, const View& into, MemoryAccount& account, const ChunkSeen& seen = {}) const;
   // True where reading part of a chunk leaves out what lies before and behind it in C order, rather than decoding all.
   bool reads_ranges() const;
   // The box of whole write-chunks at `chunk_index`, from a view of its extents clipped at the array; padded with fill.
   // skip_fill: an all-fill chunk is not stored (compared bitwise) and a stored one is erased.
   Written write_chunk(const Shape& chunk_index, const ConstView& from, MemoryAccount& account, bool skip_fill = true,
                       bool durable = false) const;
+  // True where chunks of both, one by one, are encoded the same under the same grid, so that stored ones may be moved.
+  // False where elements are stored as they are: there is nothing to spare.
+  bool stored_alike(const ZarrArray& other) const;
+  // The chunk of an array that is stored_alike(), as ChunkSeen shows it, with the elements it decodes to. An all-fill
+  // chunk is not stored.
+  Written move_chunk(const Shape& chunk_index, std::span<const std::byte> stored, const ConstView& decoded,
+                     bool durable = false) const;
   // The most account bytes that read() takes for any box of `extents` (clipped at the array's end) into a contiguous
   // view. `aligned`: boxes begin at chunk borders.
   std::size_t read_memory(const Shape& extents, bool aligned) const;

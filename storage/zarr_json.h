@@ -1,4 +1,4 @@
-// JSON of untrusted metadata, and fill values. Private to storage/.
+// JSON of untrusted metadata, and fill values.
 #pragma once
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,8 @@
 namespace cuboid {
 
 // Parses strictly, except that bare NaN, Infinity and -Infinity (which Python writes) are read as those words in
-// strings. Throws Error{invalid} naming `what` for malformed text, duplicate keys, nesting beyond 64 levels.
+// strings, and integers beyond 64 bits as strings of their own kind, which dump_json() writes as integers again. Throws
+// Error{invalid} naming `what` for malformed text, duplicate keys, nesting beyond 64 levels.
 nlohmann::json parse_json(std::string_view text, std::string_view what);
 
 // The JSON of one element, as Zarr formats 2 and 3 write it, to its native bytes and back. Parsing is lenient where
@@ -20,13 +21,8 @@ nlohmann::json parse_json(std::string_view text, std::string_view what);
 std::vector<std::byte> fill_from_json(const nlohmann::json& json, DType dtype);
 nlohmann::json fill_to_json(const std::vector<std::byte>& fill, DType dtype, int zarr_format);
 
-// A NumPy type as format 2 and numcodecs write it ("<i2"), and its byte order as the bytes codec says it (nullptr where
-// it does not matter). Throws Error{invalid | unsupported} naming `key`.
-struct StoredDType {
-  DType dtype;
-  const char* endian;
-};
-StoredDType numpy_dtype(const nlohmann::json& json, const char* key);
+// Strict JSON of what parse_json() made; text that is no UTF-8 is replaced. No line breaks where `indent` is -1.
+std::string dump_json(const nlohmann::json& value, int indent = -1);
 
 // Members of an object with their checks; errors name the key, what was found, and what was expected.
 const nlohmann::json& required(const nlohmann::json& object, const char* key, std::string_view expected);

@@ -22,6 +22,13 @@ std::string ArrayMetadata::chunk_key(const Shape& index) const {
   return key;
 }
 
+Shape ArrayMetadata::chunk_counts() const {
+  if (edges.empty()) return Grid(shape, write_chunks()).counts();
+  Shape counts;
+  for (const Shape& axis : edges) counts.push_back(static_cast<std::int64_t>(axis.size()));
+  return counts;
+}
+
 void check_metadata(const ArrayMetadata& metadata) {
   const std::size_t rank = metadata.shape.size();
   if (rank > kMaxRank) throw_bad_key("shape", metadata.shape, "at most 32 axes");
@@ -89,6 +96,7 @@ json metadata_to_json(const ArrayMetadata& metadata) {
           {"chunk_key_encoding", metadata.chunk_key_encoding},
           {"separator", std::string(1, metadata.separator)},
           {"dimension_names", names_to_json(metadata.dimension_names)},
+          {"edges", metadata.edges},
           {"attributes", metadata.attributes}};
 }
 
@@ -110,6 +118,7 @@ ArrayMetadata metadata_from_json(const json& from) {
     for (const json& name : from.at("dimension_names")) {
       metadata.dimension_names.push_back(name.is_null() ? std::nullopt : std::optional(name.get<std::string>()));
     }
+    metadata.edges = from.at("edges").get<std::vector<Shape>>();
     metadata.attributes = from.at("attributes");
     return metadata;
   } catch (const json::exception& error) {

@@ -11,8 +11,8 @@ namespace cuboid {
 // Checks what holds in any format and needs no store: ranks, extents, overflow, fill, names, codecs. Error{invalid}.
 void check_metadata(const ArrayMetadata& metadata);
 
-// Whether a zarr.json speaks of a group.
-bool is_group_document(const std::string& zarr_json);
+// A list of codecs as it is written: zarr-python 3.1 does not read names alone.
+nlohmann::json in_full(const nlohmann::json& v3_codecs);
 
 // The documents of one format; format_metadata() chooses.
 std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayMetadata& metadata);

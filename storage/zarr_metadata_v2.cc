@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "storage/codec_stage.h"
 #include "storage/error.h"
+#include "storage/opaque_type.h"
+#include "storage/zarr_dtype.h"
 #include "storage/zarr_json.h"
 #include "storage/zarr_metadata.h"
 
@@ -14,10 +17,14 @@ using nlohmann::json;
 
 constexpr const char* kDimensionsKey = "_ARRAY_DIMENSIONS";  // the convention of xarray
 
-std::string format_dtype(DType dtype, const std::string& endian) {
-  constexpr char kCodes[] = {'b', 'i', 'u', 'f', 'c'};
-  const char order = dtype.size == 1 ? '|' : endian == "big" ? '>' : '<';
-  return std::string{order, kCodes[static_cast<int>(dtype.kind)]} + std::to_string(dtype.size);
+// The fill of a structure is written as the bytes that an element is stored as.
+void swap_structure(std::vector<std::byte>& fill, DType dtype, const char* endian) {
+  const std::string_view native = std::endian::native == std::endian::little ? "little" : "big";
+  if (!dtype.opaque || dtype.opaque->form != OpaqueType::Form::structure || !endian || endian == native) return;
+  for (const auto& number : dtype.opaque->numbers) {
+    const auto first = fill.begin() + static_cast<std::ptrdiff_t>(number.offset);
+    std::reverse(first, first + number.size);
+  }
 }
 
 // --- Compressors: {"id": ..., keys} <-> {"name": ..., "configuration": {keys}} ---------------------------------------
@@ -73,6 +80,8 @@ json compressor_to_v2(const json& codec) {
     for (const auto& [key, fallback] : translation.keys) {
       compressor[key] = configuration.contains(key) ? configuration[key] : json::parse(fallback);
     }
+    // tensorstore refuses the key, which older writers do not know either: stated only where it says something.
+    if (name == "zstd" && compressor["checksum"] == false) compressor.erase("checksum");
     if (name == "blosc") {
       const auto shuffle =
           std::find(std::begin(kShuffles), std::end(kShuffles), configuration.value("shuffle", "shuffle"));
@@ -98,6 +107,16 @@ json filter_to_v3(const json& filter) {
   json configuration = filter;
   configuration.erase("id");
   return {{"name", "numcodecs." + filter["id"].get<std::string>()}, {"configuration", std::move(configuration)}};
+}
+
+// The inverse; nullopt for what is no filter.
+std::optional<json> filter_to_v2(const json& codec) {
+  const auto name = codec.at("name").get<std::string>();
+  const bool shuffle = name == "numcodecs.shuffle" || name == "shuffle";
+  if (!is_filter(name) && !shuffle) return std::nullopt;
+  json filter = codec.value("configuration", json::object());
+  filter["id"] = shuffle ? "shuffle" : name.substr(name.find('.') + 1);
+  return filter;
 }
 
 // The byte order of what a filter stores.
@@ -168,6 +187,7 @@ ArrayMetadata parse_metadata_v2(const std::string& zarray, const std::string& za
   const json& fill = required(document, "fill_value", "a value or null");
   metadata.fill_undefined = fill.is_null();
   metadata.fill = fill.is_null() ? std::vector<std::byte>(stored.dtype.size) : fill_from_json(fill, stored.dtype);
+  swap_structure(metadata.fill, stored.dtype, stored.endian);
   metadata.codecs = codecs_to_v3(document, stored, metadata.shape.size());
   metadata.chunk_key_encoding = "v2";
   metadata.separator = '.';
@@ -192,8 +212,8 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
                  {"compressor", nullptr},
                  {"order", "C"},
                  {"dimension_separator", std::string(1, metadata.separator)}};
-  zarray["fill_value"] = metadata.fill_undefined ? json() : fill_to_json(metadata.fill, metadata.dtype, 2);
   std::string endian = "little";
+  const char* stated_dtype = nullptr;
   for (const json& item : metadata.codecs) {
     const json codec = item.is_string() ? json{{"name", item}} : item;
     const std::string name = codec.at("name");
@@ -205,6 +225,14 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
       zarray["order"] = "F";
     } else if (name == "bytes") {
       if (codec.contains("configuration")) endian = codec["configuration"].value("endian", "little");
+    } else if (const auto filter = filter_to_v2(codec); filter && zarray["compressor"].is_null()) {
+      // What a filter says of its type's byte order is what the array's elements have before it.
+      for (const char* key : {"decode_dtype", "dtype"}) {
+        if (zarray["filters"].is_null() && filter->contains(key))
+          stated_dtype = numpy_dtype((*filter)[key], key).endian;
+      }
+      if (zarray["filters"].is_null()) zarray["filters"] = json::array();
+      zarray["filters"].push_back(*filter);
     } else {
       json compressor = compressor_to_v2(codec);
       if (!zarray["compressor"].is_null()) {
@@ -214,7 +242,11 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
       zarray["compressor"] = std::move(compressor);
     }
   }
-  zarray["dtype"] = format_dtype(metadata.dtype, endian);
+  if (stated_dtype) endian = stated_dtype;
+  std::vector<std::byte> fill = metadata.fill;
+  swap_structure(fill, metadata.dtype, endian.c_str());
+  zarray["fill_value"] = metadata.fill_undefined ? json() : fill_to_json(fill, metadata.dtype, 2);
+  zarray["dtype"] = numpy_dtype_to_json(metadata.dtype, endian);
 
   json attributes = metadata.attributes;
   if (!metadata.dimension_names.empty()) {
@@ -225,8 +257,8 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v2(const ArrayM
     attributes[kDimensionsKey] = std::move(names);
   }
   std::vector<std::pair<std::string, std::string>> documents;
-  if (!attributes.empty()) documents.emplace_back(".zattrs", attributes.dump(4));
-  documents.emplace_back(".zarray", zarray.dump(4));
+  if (!attributes.empty()) documents.emplace_back(".zattrs", dump_json(attributes, 4));
+  documents.emplace_back(".zarray", dump_json(zarray, 4));
   return documents;
 }
 

@@ -4,6 +4,7 @@
 
 #include "storage/codec_sharding.h"
 #include "storage/error.h"
+#include "storage/zarr_dtype.h"
 #include "storage/zarr_json.h"
 #include "storage/zarr_metadata.h"
 
@@ -40,7 +41,7 @@ void check_known_keys(const json& document) {
       "codecs",      "chunk_key_encoding", "dimension_names", "attributes", "storage_transformers"};
   for (const auto& [key, value] : document.items()) {
     if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown)) continue;
-    if (key == "consolidated_metadata" && value.is_null()) continue;
+    if (key == "consolidated_metadata") continue;  // of an array it says nothing
     const bool optional = value.is_object() && value.contains("must_understand") && value["must_understand"] == false;
     if (!optional) {
       throw Error(ErrorKind::unsupported, "zarr.json has the unknown key '" + key +
@@ -50,21 +51,60 @@ void check_known_keys(const json& document) {
   }
 }
 
-DType parse_data_type(const json& found) {
-  const Extension type = extension(found, "data_type");
-  const auto dtype = dtype_from_name(type.name);
-  if (!dtype) {
-    throw_unsupported("data_type", type.name,
-                      "bool, int8 to int64, uint8 to uint64, float32, float64, complex64 or complex128");
+constexpr std::size_t kMaxEdges = 1u << 22;  // per axis, of a rectilinear grid
+
+// The edge lengths of one axis: one integer for all, or a list of integers and of [length, how many].
+Shape parse_edges(const json& found, std::int64_t extent) {
+  constexpr const char* kKey = "chunk_shapes";
+  if (found.is_number()) {
+    const std::int64_t edge = shape_from_json(json::array({found}), kKey)[0];
+    if (edge < 1 || static_cast<std::uint64_t>(extent / edge) >= kMaxEdges)
+      throw_bad_key(kKey, found, "1 to 2^22 chunks per axis");
+    return Shape(static_cast<std::size_t>((extent + edge - 1) / edge), edge);
   }
-  if (!type.configuration.empty()) throw_bad_key("data_type", found, "no configuration");
-  return *dtype;
+  if (!found.is_array()) throw_bad_key(kKey, found, "an integer or a list per axis");
+  Shape edges;
+  std::int64_t sum = 0;
+  for (const json& entry : found) {
+    const Shape run = entry.is_array() ? shape_from_json(entry, kKey) : shape_from_json(json::array({entry, 1}), kKey);
+    if (run.size() != 2 || run[0] < 1 || run[1] < 0)
+      throw_bad_key(kKey, entry, "a length of at least 1, or [length, how many]");
+    std::int64_t run_sum = 0;
+    if (static_cast<std::uint64_t>(run[1]) > kMaxEdges - edges.size() ||
+        __builtin_mul_overflow(run[0], run[1], &run_sum) || __builtin_add_overflow(sum, run_sum, &sum)) {
+      throw_bad_key(kKey, entry, "at most 2^22 chunks per axis and lengths that add up to less than 2^63");
+    }
+    edges.insert(edges.end(), static_cast<std::size_t>(run[1]), run[0]);
+  }
+  // Chunks that lie behind the end as a whole have no elements.
+  while (!edges.empty() && sum - edges.back() >= extent) {
+    sum -= edges.back();
+    edges.pop_back();
+  }
+  if (sum < extent) {
+    throw Error(ErrorKind::invalid, "'chunk_shapes' add up to " + std::to_string(sum) +
+                                        ": expected the extent of the axis, " + std::to_string(extent));
+  }
+  return edges;
 }
 
-Shape parse_chunk_grid(const json& found) {
+void parse_chunk_grid(const json& found, ArrayMetadata& metadata) {
   const Extension grid = extension(found, "chunk_grid");
-  if (grid.name != "regular") throw_unsupported("chunk_grid", grid.name, "regular");
-  return shape_from_json(required(grid.configuration, "chunk_shape", "a list of integers"), "chunk_shape");
+  if (grid.name == "rectilinear") {
+    if (const json kind = grid.configuration.value("kind", json("inline")); kind != "inline")
+      throw_bad_key("kind", kind, "\"inline\"");
+    const json& shapes = required(grid.configuration, "chunk_shapes", "a list per axis");
+    if (!shapes.is_array() || shapes.size() != metadata.shape.size())
+      throw_bad_key("chunk_shapes", shapes, "one entry per axis of " + to_string(metadata.shape));
+    for (std::size_t axis = 0; axis < metadata.shape.size(); ++axis) {
+      metadata.edges.push_back(parse_edges(shapes[axis], metadata.shape[axis]));
+      const Shape& edges = metadata.edges.back();
+      metadata.chunks.push_back(edges.empty() ? 1 : *std::max_element(edges.begin(), edges.end()));
+    }
+    return;
+  }
+  if (grid.name != "regular") throw_unsupported("chunk_grid", grid.name, "regular or rectilinear");
+  metadata.chunks = shape_from_json(required(grid.configuration, "chunk_shape", "a list of integers"), "chunk_shape");
 }
 
 void parse_key_encoding(const json& found, ArrayMetadata& metadata) {
@@ -91,9 +131,16 @@ void parse_dimension_names(const json& found, ArrayMetadata& metadata) {
 
 }  // namespace
 
-bool is_group_document(const std::string& zarr_json) {
-  const json document = parse_json(zarr_json, "zarr.json");
-  return document.is_object() && document.contains("node_type") && document["node_type"] == "group";
+json in_full(const json& codecs) {
+  json full = json::array();
+  for (const json& codec : codecs) {
+    full.push_back(codec.is_string() ? json{{"name", codec}} : codec);
+    json& last = full.back();
+    if (last["name"] != "sharding_indexed" || !last.contains("configuration")) continue;
+    for (const char* key : {"codecs", "index_codecs"})
+      if (last["configuration"].contains(key)) last["configuration"][key] = in_full(last["configuration"][key]);
+  }
+  return full;
 }
 
 ArrayMetadata parse_metadata_v3(const std::string& zarr_json) {
@@ -108,12 +155,16 @@ ArrayMetadata parse_metadata_v3(const std::string& zarr_json) {
   ArrayMetadata metadata;
   metadata.zarr_format = 3;
   metadata.shape = shape_from_json(required(document, "shape", "a list of integers"), "shape");
-  metadata.dtype = parse_data_type(required(document, "data_type", "the name of a data type"));
-  metadata.chunks = parse_chunk_grid(required(document, "chunk_grid", "a regular grid"));
+  metadata.dtype = data_type_from_json(required(document, "data_type", "the name of a data type"));
+  parse_chunk_grid(required(document, "chunk_grid", "a regular grid"), metadata);
   parse_key_encoding(required(document, "chunk_key_encoding", "default or v2"), metadata);
   metadata.fill = fill_from_json(required(document, "fill_value", "a value"), metadata.dtype);
   metadata.codecs = required(document, "codecs", "a list of codecs");
   if (auto inner = sharded_chunks(metadata.codecs, metadata.shape.size())) {
+    if (!metadata.edges.empty()) {
+      throw Error(ErrorKind::unsupported,
+                  "'chunk_grid' is rectilinear and 'codecs' have shards: the two together are not read");
+    }
     metadata.shards = std::exchange(metadata.chunks, std::move(*inner));
   }
   if (const auto found = document.find("storage_transformers"); found != document.end() && !found->empty()) {
@@ -132,7 +183,7 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v3(const ArrayM
       {"zarr_format", 3},
       {"node_type", "array"},
       {"shape", metadata.shape},
-      {"data_type", to_string(metadata.dtype)},
+      {"data_type", data_type_to_json(metadata.dtype)},
       {"chunk_grid", {{"name", "regular"}, {"configuration", {{"chunk_shape", metadata.write_chunks()}}}}},
       {"chunk_key_encoding",
        {{"name", metadata.chunk_key_encoding}, {"configuration", {{"separator", std::string(1, metadata.separator)}}}}},
@@ -145,7 +196,7 @@ std::vector<std::pair<std::string, std::string>> format_metadata_v3(const ArrayM
     for (const auto& name : metadata.dimension_names) names.push_back(name ? json(*name) : json());
     document["dimension_names"] = std::move(names);
   }
-  return {{"zarr.json", document.dump(2)}};
+  return {{"zarr.json", dump_json(document, 2)}};
 }
 
 }  // namespace cuboid

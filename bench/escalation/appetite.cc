@@ -44,6 +44,19 @@ struct Known {
   static void run(Call& c) { take(c); }
 };
 
+struct Idle {
+  static constexpr auto meta = decl("appetite.idle/1", "x:f8[n] -> y:f8[n]", "x, after x(1) milliseconds.")
+                                   .call_bytes("0", exact)
+                                   .outside_bytes("0", exact)
+                                   .flags(pure | reentrant);
+  static void run(Call& c) {
+    const auto x = c.in<double, 1>(0);
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(x(1)));
+    auto y = c.out<double, 1>(0);
+    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i);
+  }
+};
+
 }  // namespace
 
-CUBOID_PLUGIN("appetite", "1.0.0", Guessed, Known)
+CUBOID_PLUGIN("appetite", "1.0.0", Guessed, Known, Idle)

@@ -8,6 +8,8 @@ what every block takes. Real runs of synthetic blocks, each of which takes what 
 Printed per case: wall seconds, the same in terms of the oracle's, runs that did not finish, and memory-time: MiB-seconds
 granted, and of those how many were not used (granted beyond what a block took, and all of attempts that failed). A block
 that needs more than the machine has cannot finish for anybody; then "all but those" is what a run can do, and is compared.
+And when a wrong estimate is known that the last of six stages makes: with pilots, and without (where the same block of the same
+work starts if its number is promised, so that nothing is tried out first).
 Needs g++ and nothing but Python's standard library.
 """
 import argparse
@@ -123,6 +125,45 @@ class Bench:
         lost = self.blocks - sum(s["tasks_done"] for s in report["stages"])
         return {"seconds": seconds, "lost": lost, "memory_time": self.memory_time("oracle")}
 
+    def pilots(self):
+        """Seconds until the wrong estimate of the last stage's middle block is known, with and without pilots, of how many."""
+        last, middle = DECLARED * 6, 40
+        blocks = [1] * 80
+        blocks[middle] = last
+        folder = self.folder / "pilots"
+        write_array(folder / "x.zarr", [(m, self.milliseconds) for m in blocks])
+
+        def pipeline(function, said):
+            names = ["x", "one", "two", "three", "four", "five"]
+            steps = {b: {"call": "appetite.idle", "args": [a]} for a, b in zip(names, names[1:])}
+            steps["last"] = {"call": f"appetite.{function}", "args": ["five"], "params": {"mib": said}}
+            path = folder / f"{function}.yaml"
+            path.write_text(json.dumps({
+                "memory": f"{BUDGET}MiB", "plugins": [str(self.library)], "arrays": {"x": "x.zarr"}, "steps": steps,
+                "store": {"last": f"out/{function}.zarr"}}))
+            return path
+
+        def run(path, *flags):
+            return subprocess.Popen([BUILD / "cuboid", "run", path, "--workers", str(WORKERS), *flags], text=True,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                    env={**os.environ, "CUBOID_HISTORY": "off"})
+
+        begin = time.perf_counter()
+        with run(pipeline("guessed", DECLARED), "--on-exceed", "fail", "--progress", "none") as process:
+            error = process.communicate()[1]
+            known = time.perf_counter() - begin
+        if process.returncode != 4:
+            sys.exit(f"exit code {process.returncode}\n{error[-2000:]}")
+        begin = time.perf_counter()
+        without = None
+        with run(pipeline("known", last), "--progress", "plain", "-vv") as process:
+            for line in process.stderr:
+                if line.startswith(f"last, block {middle}: starts"):
+                    without = time.perf_counter() - begin
+        if process.returncode != 0 or without is None:
+            sys.exit(f"exit code {process.returncode}, and block {middle} was not seen")
+        return {"with": known, "without": without, "whole": time.perf_counter() - begin}
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -148,6 +189,9 @@ def main():
                 print(f"{case if name == 'oracle' else '':16}{name:10}{result['seconds']:9.2f}{result['to_oracle']:9.2f}"
                       f"{result['lost']:10}{granted:9.0f}{wasted:10.0f}", flush=True)
             shutil.rmtree(folder)
+        gain = results["pilots"] = Bench(pathlib.Path(temporary), options.blocks, options.milliseconds).pilots()
+        print(f"\na wrong estimate in the last of six stages is known after {gain['with']:.2f} s, without pilots after "
+              f"{gain['without']:.2f} s, of {gain['whole']:.2f} s")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

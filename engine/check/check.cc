@@ -16,9 +16,9 @@ struct Entry {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> list{
-      {{"manifest", "The manifest is valid, and its numbers never fall when an axis grows.", "", true},
-       check_manifest},
-      {{"loads", "It can be loaded, and its table of functions is the manifest's.", "loading it ends the process", true},
+      {{"manifest", "The manifest is valid, and its numbers never fall when an axis grows.", "", true}, check_manifest},
+      {{"loads", "It can be loaded, and its table of functions is the manifest's.", "loading it ends the process",
+        true},
        check_loads},
       {{"exports", "Exactly one symbol is exported.", ""}, check_exports},
       {{"loading", "Loading takes next to no memory, starts no thread, and changes nothing in the process.", ""},
@@ -130,8 +130,7 @@ std::string for_each_case(const Subject& subject, bool repeatable, const std::fu
       }
     }
   }
-  return counted(cases, "case") +
-         (left_out > 0 ? ", " + counted(left_out, "other") + " not examined" : std::string());
+  return counted(cases, "case") + (left_out > 0 ? ", " + counted(left_out, "other") + " not examined" : std::string());
 }
 
 }  // namespace cuboid::check

@@ -177,11 +177,12 @@ std::string check_infer(const Subject& subject) {
     const auto infer = [&](const InferAsk& ask) {
       ++questions;
       std::int64_t taken = 0;
-      const InferAnswer answer = call_infer_watched(*subject.library, index, ask, [&](const std::function<void()>& run) {
-        if (subject.request.heap) subject.request.heap.begin();
-        run();
-        if (subject.request.heap) taken = subject.request.heap.end();
-      });
+      const InferAnswer answer =
+          call_infer_watched(*subject.library, index, ask, [&](const std::function<void()>& run) {
+            if (subject.request.heap) subject.request.heap.begin();
+            run();
+            if (subject.request.heap) taken = subject.request.heap.end();
+          });
       if (taken > 0) throw Failed{id + ": infer allocates memory"};
       return answer;
     };

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/plugin/plugin_questions.h"
 #include "engine/plugin/parameters.h"
+#include "engine/plugin/plugin_questions.h"
 #include "storage/error.h"
 
 namespace cuboid::check {
@@ -178,7 +178,8 @@ Measurement measure(const MeasureRequest& request) {
     const auto heap = static_cast<std::uint64_t>(std::max<std::int64_t>(report.heap_bytes, 0));
     result.outside_bytes = std::max({result.outside_bytes, report.outside_bytes, heap});
   }
-  if (!any) throw failed ? *failed : Error(ErrorKind::invalid, request.function + ": no arguments could be made for it");
+  if (!any)
+    throw failed ? *failed : Error(ErrorKind::invalid, request.function + ": no arguments could be made for it");
   return result;
 }
 
@@ -260,7 +261,8 @@ Fit fit(const std::vector<std::string>& terms, const std::vector<FitPoint>& trai
   result.formula.clear();
   for (std::size_t t = 0; t < best->terms.size(); ++t) {
     if (best->factors[t] <= 0) continue;
-    result.formula += (result.formula.empty() ? "" : " + ") + rounded_up(best->factors[t]) + "*" + terms[best->terms[t]];
+    result.formula +=
+        (result.formula.empty() ? "" : " + ") + rounded_up(best->factors[t]) + "*" + terms[best->terms[t]];
   }
   if (best->factors.back() > 0)
     result.formula += (result.formula.empty() ? "" : " + ") +

@@ -28,7 +28,8 @@ ArrayMemory::ArrayMemory(DType dtype, const Shape& shape, Layout layout, Fence f
     if (layout == Layout::padded && a + 1 == shape.size()) span += kGap * static_cast<std::int64_t>(dtype.size);
   }
   // The gap behind the last row is no part of the array.
-  const std::int64_t gap = layout == Layout::padded && !shape.empty() ? kGap * static_cast<std::int64_t>(dtype.size) : 0;
+  const std::int64_t gap =
+      layout == Layout::padded && !shape.empty() ? kGap * static_cast<std::int64_t>(dtype.size) : 0;
   const auto bytes = static_cast<std::size_t>(element_count(shape) == 0 ? 0 : span - gap);
   const std::size_t page = page_bytes();
   room_bytes_ = (bytes + page - 1) / page * page + (fence == Fence::none ? 2 * page : page);

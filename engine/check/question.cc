@@ -43,16 +43,17 @@ SampleOptions samples_of(const Json& question, const std::optional<Shape>& most)
 }
 
 Json answer_check(const Json& question, const HeapMeter& heap, const std::function<void(const std::string&)>& say) {
-  const CheckResult result = run_check({question.at("check").get<std::string>(),
-                                        question.at("library").get<std::string>(), samples_of(question, {}), heap, say});
+  const CheckResult result =
+      run_check({question.at("check").get<std::string>(), question.at("library").get<std::string>(),
+                 samples_of(question, {}), heap, say});
   return {{"passed", result.passed}, {"detail", result.detail}};
 }
 
 Json answer_measure(const Json& question, const HeapMeter& heap) {
   const auto shape = question.at("shape").get<Shape>();
-  const Measurement taken = measure({question.at("library").get<std::string>(),
-                                     question.at("function").get<std::string>(),
-                                     params_from_json(question.at("params")), shape, samples_of(question, shape), heap});
+  const Measurement taken =
+      measure({question.at("library").get<std::string>(), question.at("function").get<std::string>(),
+               params_from_json(question.at("params")), shape, samples_of(question, shape), heap});
   return {{"names", taken.names},
           {"call_bytes", taken.call_bytes},
           {"state_bytes", taken.state_bytes},

@@ -15,6 +15,7 @@ namespace cuboid::check {
 // and those of engine/plugin/plugin_questions.h.
 // `say` is told what is tried. A question that makes no sense, or whose answer is an Error, gives
 // {"error": {"kind", "message"}}.
-std::string answer(const std::string& question, const HeapMeter& heap, const std::function<void(const std::string&)>& say);
+std::string answer(const std::string& question, const HeapMeter& heap,
+                   const std::function<void(const std::string&)>& say);
 
 }  // namespace cuboid::check

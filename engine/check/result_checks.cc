@@ -218,8 +218,7 @@ std::string check_threads(const Subject& subject) {
         while (waiting > 0) std::this_thread::yield();
         for (int round = 0; round < kRounds && faults[static_cast<std::size_t>(t)].empty(); ++round) {
           const TrialReport report = run_trial(*one.kernel, one.sample);
-          faults[static_cast<std::size_t>(t)] =
-              report.ok() ? difference(one, one.reference, report) : failure(report);
+          faults[static_cast<std::size_t>(t)] = report.ok() ? difference(one, one.reference, report) : failure(report);
         }
       });
     for (std::thread& thread : threads) thread.join();

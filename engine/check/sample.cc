@@ -82,8 +82,7 @@ std::optional<ParamValue> guess(const ParamManifest& param) {
   }
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(param.min_items.value_or(1), 1));
   if (!param.choices.empty()) return std::nullopt;
-  if (param.type == ParamType::integers)
-    return std::vector<std::int64_t>(count, static_cast<std::int64_t>(within(3)));
+  if (param.type == ParamType::integers) return std::vector<std::int64_t>(count, static_cast<std::int64_t>(within(3)));
   if (param.type == ParamType::floats) return std::vector<double>(count, within(3));
   return std::vector<std::string>(count, "text");
 }
@@ -111,8 +110,7 @@ std::vector<std::pair<std::string, Params>> parameter_sets(const FunctionManifes
 
 class SampleMaker {
  public:
-  SampleMaker(const FunctionManifest& function, const SampleOptions& options)
-      : function_(function), options_(options) {
+  SampleMaker(const FunctionManifest& function, const SampleOptions& options) : function_(function), options_(options) {
     bind_extents();
     for (const auto& [name, dtypes] : function.types) widest_ = std::max(widest_, dtypes.size());
   }

@@ -26,9 +26,9 @@ struct UserData {
 
 struct SampleOptions {
   std::uint64_t seed = 1;
-  std::optional<UserData> data;       // takes the place of the first argument where type and rank suit
+  std::optional<UserData> data;        // takes the place of the first argument where type and rank suit
   std::optional<Shape> first_extents;  // of the first argument; default: small, all different
-  std::optional<Params> params;       // default: the manifest's defaults, and what its examples use
+  std::optional<Params> params;        // default: the manifest's defaults, and what its examples use
 };
 
 // Per element type noise; of the first type also constant, ascending and alternating contents, and the parameters of

@@ -86,7 +86,8 @@ class Trial {
       const OutputSpec& output = kernel_.outputs()[k];
       Shape shape = output.ragged_axis ? kernel_.output_extents(k, block.shape) : kernel_.output_box(k, block).shape;
       // More room than is promised, so that a broken bound shows as such and harms no other check.
-      if (output.ragged_axis) shape[*output.ragged_axis] = options_.capacity.value_or(4 * shape[*output.ragged_axis] + 64);
+      if (output.ragged_axis)
+        shape[*output.ragged_axis] = options_.capacity.value_or(4 * shape[*output.ragged_axis] + 64);
       memory.emplace_back(output.spec.dtype, shape, options_.out, options_.out_fence, options_.filler);
       call.out.push_back(memory.back().view());
       call.produced.push_back(shape);

@@ -41,7 +41,7 @@ struct TrialReport {
   std::vector<Shape> shapes;   // of the outputs, joined
   std::vector<std::vector<std::byte>> out;
   std::map<CallProbe::Promise, std::string> broken;
-  std::int64_t requests = 0, questions = 0;  // in all: for memory, and whether it is cancelled
+  std::int64_t requests = 0, questions = 0;                          // in all: for memory, and whether it is cancelled
   std::uint64_t call_bytes = 0, state_bytes = 0, outside_bytes = 0;  // largest of any call, as the manifest counts
   std::int64_t heap_bytes = 0;                                       // largest rise by malloc in any call
   bool outputs_intact = true;                                        // nothing was written beside them

@@ -44,14 +44,15 @@ struct CommonFlags {
 struct PlanCommand {
   CommonFlags common;
   std::string file, what_if;
-  bool dot = false;
+  bool dot = false, no_history = false;
 };
 int plan_command(const PlanCommand& command);
 
 struct RunCommand {
   CommonFlags common;
   std::string file;
-  bool fresh = false, keep = false;
+  bool fresh = false, keep = false, no_history = false;
+  std::vector<std::string> words;  // as it was given, "run" first
 };
 int run_command(const RunCommand& command);
 

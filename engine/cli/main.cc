@@ -5,6 +5,8 @@
 
 #include "engine/cli/command.h"
 #include "engine/expr/kernel.h"
+#include "engine/plugin/plugin_library.h"
+#include "storage/http_client.h"
 
 namespace {
 
@@ -68,6 +70,7 @@ void add_plan(CLI::App& app, PlanCommand& command, int& exit) {
   auto* verb = app.add_subcommand("plan", "Project memory, tasks and bytes of a pipeline without running it");
   verb->add_option("FILE", command.file, "The pipeline file")->required()->type_name("");
   verb->add_flag("--dot", command.dot, "The plan as a Graphviz graph");
+  verb->add_flag("--no-history", command.no_history, "Do not ask the history of what calls took in earlier runs");
   verb->add_option("--what-if", command.what_if, "Plan with other numbers: memory=SIZE,chunks=N,N")
       ->type_name("CHANGES");
   add_resources(verb, command.common);
@@ -84,6 +87,8 @@ void add_run(CLI::App& app, RunCommand& command, int& exit) {
   verb->add_option("FILE", command.file, "The pipeline file")->required()->type_name("");
   verb->add_flag("--fresh", command.fresh, "Start anew: remove what this run directory made");
   verb->add_flag("--keep", command.keep, "Keep intermediates");
+  verb->add_flag("--no-history", command.no_history,
+                 "Neither ask nor tell the history of what calls took in earlier runs");
   add_resources(verb, command.common);
   add_policy(verb, command.common);
   add_plugins(verb, command.common);
@@ -148,7 +153,8 @@ void add_plugin(CLI::App& app, CommandLine& line, int& exit) {
   add_trials(measure, line.plugin_measure);
   measure->footer("Example:\n  cuboid plugin measure build/libdemo.so --function demo.above");
   measure->callback([&] { exit = plugin_measure_command(line.plugin_measure); });
-  auto* fresh = group->add_subcommand("new", "A fresh plugin project: function, build, test, README and a copy of the SDK");
+  auto* fresh =
+      group->add_subcommand("new", "A fresh plugin project: function, build, test, README and a copy of the SDK");
   fresh->add_option("DIR", line.plugin_new.directory, "Where; its last part becomes the plugin's name")
       ->required()
       ->type_name("");
@@ -188,7 +194,8 @@ void add_array(CLI::App& app, CommandLine& line, int& exit) {
   copy->add_option("DST", line.copy.destination, "Where to write")->required()->type_name("");
   copy->add_option("--chunks", line.copy.chunks, "Chunk extents, such as 100,100 (default: the source's)")
       ->type_name("N,N");
-  copy->add_option("--shards", line.copy.shards, "Shard extents (format 3)")->type_name("N,N");
+  copy->add_option("--shards", line.copy.shards, "Shard extents (format 3; default: the source's), or none")
+      ->type_name("N,N");
   copy->add_option("--codecs", line.copy.codecs, "A name of `cuboid array codecs`, or a Zarr v3 codec list as JSON")
       ->type_name("NAME");
   copy->add_option("--format", line.copy.format, "Zarr format, 2 or 3")->type_name("2|3")->check(CLI::IsMember({2, 3}));
@@ -277,6 +284,7 @@ int parse_and_act(int argc, char** argv) {
       "Exit codes: 0 done, 2 usage or input, 3 refused, 4 an estimate exceeded, 5 a plugin failed, 6 storage,\n"
       "130 interrupted; 1 is a fault of this program.");
   CommandLine line;
+  line.run.words.assign(argv + 1, argv + argc);
   int exit = kExitDone;
   add_plan(app, line.plan, exit);
   add_run(app, line.run, exit);
@@ -308,10 +316,9 @@ int parse_and_act(int argc, char** argv) {
   return exit;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int act(int argc, char** argv) {
   const bool json = asked_for_json(argc, argv);
+  cuboid::set_transfer_notice([](const std::string& line) { std::cerr << line + "\n"; });
   try {
     return parse_and_act(argc, argv);
   } catch (const cuboid::Error& error) {
@@ -322,4 +329,13 @@ int main(int argc, char** argv) {
                         json);
     return cuboid::kExitInternal;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = act(argc, argv);
+  std::cout.flush();
+  cuboid::end_process(code);
+  return code;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/cli/command.h"
 #include "engine/report/table.h"
+#include "storage/zarr_json.h"
 
 namespace cuboid {
 
@@ -32,7 +33,7 @@ nlohmann::json error_json(const Error& error) {
 }
 
 void print_json(const nlohmann::json& json) {
-  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  std::cout << dump_json(json) << "\n";
   std::cout.flush();
   if (!std::cout) throw Error(ErrorKind::io, "standard output cannot be written");
 }

@@ -7,6 +7,7 @@
 
 #include "engine/cli/pipeline_steps.h"
 #include "engine/cli/pipeline_values.h"
+#include "engine/plan/places.h"
 
 namespace cuboid {
 namespace {
@@ -184,10 +185,8 @@ Error with_place(const Error& error, const Pipeline& pipeline) {
   std::string longest;
   std::string place;
   for (const auto& [path, where] : pipeline.output_places) {
-    std::error_code ignored;
-    const std::string whole = std::filesystem::weakly_canonical(path, ignored).string();
     const bool named = error.message().find(path) != std::string::npos ||
-                       (!whole.empty() && error.message().find(whole) != std::string::npos);
+                       error.message().find(cuboid::place(path)) != std::string::npos;
     if (named && path.size() > longest.size()) longest = path, place = where;
   }
   return place.empty() ? error : placed(place, "");

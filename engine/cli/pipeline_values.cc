@@ -65,6 +65,7 @@ const std::string& string_value(const YamlNode& node, const std::string& what) {
   const std::string* text = node.as_string();
   if (!text) node.fail(what + ": expected text, got " + node.describe());
   if (text->empty()) node.fail(what + ": expected text, got ''");
+  if (text->find('\0') != std::string::npos) node.fail(what + ": expected text without the character of code 0");
   return *text;
 }
 

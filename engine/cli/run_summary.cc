@@ -13,11 +13,13 @@ std::string run_summary(const RunResult& result, const TextStyle& style) {
   table.columns = {{"stage"},       {"confidence"},      {"tasks", true},   {"kept", true},     {"retried", true},
                    {"grown", true}, {"projected", true}, {"allowed", true}, {"measured", true}, {"time", true}};
   std::int64_t done = 0, reused = 0;
+  double lost = 0;
   for (std::size_t k = 0; k < plan.stages.size() && k < result.stages.size(); ++k) {
     const Stage& stage = plan.stages[k];
     const StageResult& numbers = result.stages[k];
     done += numbers.tasks_done;
     reused += numbers.tasks_reused;
+    lost += numbers.seconds_lost;
     const bool complete = numbers.tasks_done >= stage.numbers.tasks;
     std::string tasks = std::to_string(numbers.tasks_done);
     if (!complete) tasks += "/" + std::to_string(stage.numbers.tasks);
@@ -41,7 +43,8 @@ std::string run_summary(const RunResult& result, const TextStyle& style) {
           format_seconds(result.wall_seconds) + ": " + count_of(done, "task") +
           (reused > 0 ? " (" + std::to_string(reused) + " kept from before)" : "") + " of " +
           std::to_string(plan.tasks) + "; memory at most " + format_size(result.peak_rss_bytes) + " of " +
-          format_size(plan.options.budget) + "\n";
+          format_size(plan.options.budget) +
+          (lost > 0 ? "; " + format_seconds(lost) + " lost to attempts that failed" : "") + "\n";
   for (const PlanArray& array : plan.arrays)
     if (array.role == PlanArray::Role::output && result.status == RunStatus::done)
       text += "  " + array.name + " " + shape_text(array.spec) + " " + to_string(array.spec.dtype) + " -> " +

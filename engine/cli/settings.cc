@@ -60,6 +60,13 @@ int worker_count(const CommonFlags& flags) {
   return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+std::string history_file() {
+  if (const char* file = environment("CUBOID_HISTORY")) return std::string_view(file) == "off" ? "" : file;
+  if (const char* data = environment("XDG_DATA_HOME")) return std::string(data) + "/cuboid/history.sqlite";
+  if (const char* home = environment("HOME")) return std::string(home) + "/.local/share/cuboid/history.sqlite";
+  return {};
+}
+
 std::string run_directory(const CommonFlags& flags, const std::string& file) {
   if (!flags.run_dir.empty()) return flags.run_dir;
   std::filesystem::path path(file);

@@ -15,6 +15,9 @@ std::uint64_t memory_budget(const CommonFlags& flags, std::optional<std::uint64_
 // Tasks at once, at most.
 int worker_count(const CommonFlags& flags);
 // --run-dir, else `file` without its suffix, with `.run` added.
+// Where what calls took in earlier runs is kept: $CUBOID_HISTORY (a file, or "off"), else below the user's data
+// directory ($XDG_DATA_HOME, ~/.local/share). "": nowhere.
+std::string history_file();
 std::string run_directory(const CommonFlags& flags, const std::string& file);
 // The run's policy; its action is always set. `on_terminal`: a person can be asked.
 ExceedPolicy exceed_policy(const CommonFlags& flags, const ExceedPolicy& of_file, bool on_terminal);

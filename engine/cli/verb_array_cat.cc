@@ -62,33 +62,58 @@ class HeldOutput {
 };
 
 struct Reading {
-  const ZarrArray& array;
+  const std::variant<ZarrArray, StringArray>& array;
   Selection selection;
   std::size_t slab;
 
+  std::string type() const {
+    const auto* strings = std::get_if<StringArray>(&array);
+    return strings ? strings->type() : type_name(std::get<ZarrArray>(array).dtype());
+  }
   void each(const std::function<void(const ConstView&)>& take) const {
     MemoryAccount account;
-    read_selection(array, selection, slab, account, take);
+    read_selection(std::get<ZarrArray>(array), selection, slab, account, take);
+  }
+  void each_as_text(ElementForm form, const std::function<void(std::string_view)>& take) const {
+    std::string text;
+    if (const auto* strings = std::get_if<StringArray>(&array)) {
+      std::vector<Shape> indices;
+      for (const Selection::Axis& axis : selection.axes) {
+        Shape& along = indices.emplace_back();
+        for (std::int64_t k = 0; k < axis.count; ++k) along.push_back(axis.start + axis.step * k);
+      }
+      MemoryAccount account(2 * slab);
+      strings->read(indices, account, [&](std::string_view element) {
+        text.clear();
+        append_string(text, element, strings->is_text(), form);
+        take(text);
+      });
+      return;
+    }
+    each([&](const ConstView& view) {
+      for_each_element(view, [&](const std::byte* element) {
+        text.clear();
+        append_element(text, view.dtype, element, form);
+        take(text);
+      });
+    });
   }
 };
 
 void cat_json(const Reading& reading) {
   HeldOutput output;
   const nlohmann::json shape = reading.selection.shape();
-  output.append("{\"shape\": " + shape.dump() + ", \"dtype\": \"" + to_string(reading.array.dtype()) +
-                "\", \"data\": [");
+  output.append("{\"shape\": " + shape.dump() + ", \"dtype\": \"" + reading.type() + "\", \"data\": [");
   bool first = true;
   std::string text;
-  reading.each([&](const ConstView& view) {
-    for_each_element(view, [&](const std::byte* element) {
-      if (!first) text += ", ";
-      first = false;
-      append_element(text, view.dtype, element, ElementForm::json);
-      if (text.size() >= kFlush) {
-        output.append(text);
-        text.clear();
-      }
-    });
+  reading.each_as_text(ElementForm::json, [&](std::string_view element) {
+    if (!first) text += ", ";
+    first = false;
+    text += element;
+    if (text.size() >= kFlush) {
+      output.append(text);
+      text.clear();
+    }
   });
   output.append(text + "]}\n");
   output.finish();
@@ -101,24 +126,22 @@ void cat_text(const Reading& reading) {
   const std::int64_t plane = shape.size() < 3 ? 0 : row * shape[shape.size() - 2];
   std::int64_t at = 0;
   std::string text;
-  reading.each([&](const ConstView& view) {
-    for_each_element(view, [&](const std::byte* element) {
-      if (at > 0 && at % row != 0) text += ' ';
-      if (plane > 0 && at > 0 && at % plane == 0) text += '\n';
-      append_element(text, view.dtype, element, ElementForm::plain);
-      if (++at % row == 0) text += '\n';
-      if (text.size() >= kFlush) {
-        write_all(stdout, text, "standard output");
-        text.clear();
-      }
-    });
+  reading.each_as_text(ElementForm::plain, [&](std::string_view element) {
+    if (at > 0 && at % row != 0) text += ' ';
+    if (plane > 0 && at > 0 && at % plane == 0) text += '\n';
+    text += element;
+    if (++at % row == 0) text += '\n';
+    if (text.size() >= kFlush) {
+      write_all(stdout, text, "standard output");
+      text.clear();
+    }
   });
   write_all(stdout, text, "standard output");
   if (std::fflush(stdout) != 0) fail_io("standard output");
 }
 
 void write_elements(const Reading& reading, std::FILE* file, const std::string& name) {
-  write_all(file, npy_header(reading.array.dtype(), reading.selection.shape()), name);
+  write_all(file, npy_header(std::get<ZarrArray>(reading.array).dtype(), reading.selection.shape()), name);
   MemoryAccount account;
   reading.each([&](const ConstView& view) {
     Buffer dense = account.acquire(byte_count(view.shape, view.dtype));
@@ -147,14 +170,17 @@ void cat_npy(const Reading& reading, const std::string& path) {
 }  // namespace
 
 int array_cat_command(const ArrayCommand& command) {
-  const ZarrArray array = open_array_at(command.path);
+  const auto array = open_any_array_at(command.path);
+  const Shape& shape = std::visit([](const auto& a) -> const Shape& { return a.shape(); }, array);
   // Half of a stated budget for elements: the rest is for a chunk on its way and for text.
   const std::size_t slab = command.common.memory.empty() ? kDefaultSlab : memory_budget(command.common) / 2;
-  const Reading reading{array, parse_selection(command.box, array.shape()), slab};
+  const Reading reading{array, parse_selection(command.box, shape), slab};
+  if (!command.npy.empty() && std::holds_alternative<StringArray>(array))
+    throw Error(ErrorKind::unsupported, "--npy: NumPy's files hold no strings of any length: take --json");
   if (!command.npy.empty()) {
     cat_npy(reading, command.npy);
     if (command.common.json)
-      print_json({{"shape", reading.selection.shape()}, {"dtype", to_string(array.dtype())}, {"npy", command.npy}});
+      print_json({{"shape", reading.selection.shape()}, {"dtype", reading.type()}, {"npy", command.npy}});
   } else if (command.common.json) {
     cat_json(reading);
   } else {

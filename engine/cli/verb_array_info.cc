@@ -6,6 +6,8 @@
 #include "engine/cli/element_text.h"
 #include "engine/cli/open_array.h"
 #include "engine/report/table.h"
+#include "storage/zarr_dtype.h"
+#include "storage/zarr_json.h"
 
 namespace cuboid {
 namespace {
@@ -34,19 +36,25 @@ std::optional<Shape> chunk_index(const ArrayMetadata& metadata, std::string_view
   return index;
 }
 
-Stored count_stored(const ZarrArray& array) {
-  const ArrayMetadata& metadata = array.metadata();
-  const Shape counts = Grid(metadata.shape, metadata.write_chunks()).counts();
-  const std::string prefix = array.path().empty() ? "" : array.path() + "/";
+// nullopt: the store does not list what it holds.
+std::optional<Stored> count_stored(const Store& store, const std::string& path, const ArrayMetadata& metadata) {
+  const Shape counts = metadata.chunk_counts();
+  const std::string prefix = path.empty() ? "" : path + "/";
   Stored stored;
-  array.store().list(array.path(), [&](std::string_view key, const Stamp& stamp) {
+  const auto count = [&](std::string_view key, const Stamp& stamp) {
     const auto index = chunk_index(metadata, key.substr(std::min(prefix.size(), key.size())));
     if (!index) return;
     for (std::size_t axis = 0; axis < counts.size(); ++axis)
       if ((*index)[axis] >= counts[axis]) return;
     ++stored.chunks;
     stored.bytes += stamp.bytes;
-  });
+  };
+  try {
+    store.list(path, count);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unsupported) throw;
+    return std::nullopt;
+  }
   return stored;
 }
 
@@ -71,12 +79,12 @@ void print_info(const nlohmann::json& info, const ArrayMetadata& metadata) {
   const auto add = [&table](const char* name, std::string value) { table.rows.push_back({name, printable(value)}); };
   add("format", "Zarr " + std::to_string(metadata.zarr_format));
   add("shape", to_string(metadata.shape));
-  add("dtype", to_string(metadata.dtype));
-  add("chunks", to_string(metadata.chunks));
+  add("dtype", info["bytes"].is_null() ? info["dtype"].get<std::string>() : to_string(metadata.dtype));
+  add("chunks", (metadata.edges.empty() ? "" : "rectilinear, up to ") + to_string(metadata.chunks));
   if (metadata.shards) add("shards", to_string(*metadata.shards));
   add("fill value", info["fill_value"].dump());
   std::string codecs;
-  for (const nlohmann::json& codec : metadata.codecs) {
+  for (const nlohmann::json& codec : info["codecs"]) {
     if (!codecs.empty()) codecs += ", ";
     codecs += codec.value("name", "?");
     if (codec.contains("configuration") && !codec["configuration"].empty())
@@ -88,13 +96,17 @@ void print_info(const nlohmann::json& info, const ArrayMetadata& metadata) {
     for (const auto& name : metadata.dimension_names) names += (names.empty() ? "" : ", ") + name.value_or("-");
     add("dimensions", names);
   }
-  const auto bytes = info["bytes"].get<std::uint64_t>(), stored = info["bytes_stored"].get<std::uint64_t>();
-  add("size", format_size(bytes));
-  const std::int64_t chunks = Grid(metadata.shape, metadata.write_chunks()).size();
-  add("stored", format_size(stored) + " in " + std::to_string(info["chunks_stored"].get<std::int64_t>()) + " of " +
-                    count_of(chunks, metadata.shards ? "shard" : "chunk"));
+  if (!info["bytes"].is_null()) add("size", format_size(info["bytes"].get<std::uint64_t>()));
+  const std::int64_t chunks = element_count(metadata.chunk_counts());
+  if (info["chunks_stored"].is_null()) {
+    add("stored", "unknown: the store does not list what it holds");
+  } else {
+    add("stored", format_size(info["bytes_stored"].get<std::uint64_t>()) + " in " +
+                      std::to_string(info["chunks_stored"].get<std::int64_t>()) + " of " +
+                      count_of(chunks, metadata.shards ? "shard" : "chunk"));
+  }
   for (const auto& [key, value] : metadata.attributes.items()) {
-    std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    std::string text = dump_json(value);
     if (text.size() > 200) text = text.substr(0, 197) + "...";
     add("attribute", key + " = " + text);
   }
@@ -104,22 +116,37 @@ void print_info(const nlohmann::json& info, const ArrayMetadata& metadata) {
 }  // namespace
 
 int array_info_command(const ArrayCommand& command) {
-  const ZarrArray array = open_array_at(command.path);
-  const ArrayMetadata& metadata = array.metadata();
-  const Stored stored = count_stored(array);
+  const auto array = open_any_array_at(command.path);
+  const auto* strings = std::get_if<StringArray>(&array);
+  const ArrayMetadata& metadata = std::visit(
+      [](const auto& a) -> const auto& { return a.metadata(); }, array);
+  const std::optional<Stored> stored =
+      std::visit([&](const auto& a) { return count_stored(a.store(), a.path(), metadata); }, array);
   nlohmann::json info = {{"path", command.path},
                          {"zarr_format", metadata.zarr_format},
                          {"shape", metadata.shape},
                          {"chunks", metadata.chunks},
                          {"shards", metadata.shards ? nlohmann::json(*metadata.shards) : nlohmann::json(nullptr)},
-                         {"dtype", to_string(metadata.dtype)},
-                         {"fill_value", fill_value(metadata)},
+                         {"dtype", type_name(metadata.dtype)},
+                         {"fill_value", nullptr},
                          {"codecs", metadata.codecs},
                          {"dimension_names", dimension_names(metadata)},
                          {"attributes", metadata.attributes},
-                         {"bytes", byte_count(metadata.shape, metadata.dtype)},
-                         {"bytes_stored", stored.bytes},
-                         {"chunks_stored", stored.chunks}};
+                         {"bytes", nullptr},
+                         {"bytes_stored", stored ? nlohmann::json(stored->bytes) : nlohmann::json()},
+                         {"chunks_stored", stored ? nlohmann::json(stored->chunks) : nlohmann::json()}};
+  if (strings) {  // whose size only reading them tells
+    info["dtype"] = strings->type();
+    info["codecs"] = strings->codecs();
+    std::string text;
+    append_string(text, strings->fill(), strings->is_text(), ElementForm::json);
+    info["fill_value"] = nlohmann::json::parse(text);
+  } else {
+    info["fill_value"] = fill_value(metadata);
+    info["bytes"] = byte_count(metadata.shape, metadata.dtype);
+  }
+  if (!metadata.edges.empty()) info["edges"] = metadata.edges;
+  if (metadata.dtype.opaque) info["data_type"] = data_type_to_json(metadata.dtype);
   if (command.common.json) {
     print_json(info);
   } else {

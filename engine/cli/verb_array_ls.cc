@@ -2,93 +2,92 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/cli/command.h"
+#include "engine/cli/element_text.h"
 #include "engine/report/table.h"
-#include "storage/zarr.h"
+#include "storage/hierarchy.h"
+#include "storage/zarr_dtype.h"
 
 namespace cuboid {
 namespace {
 
-constexpr int kDeepest = 32;
-
-struct Found {
-  std::string path;  // below the one asked for; "" is itself
-  bool is_array = false;
-  int zarr_format = 3;
-  std::optional<ZarrArray> array;  // where its metadata can be read
-  std::string trouble;             // else why not
-};
-
-std::string below(const std::string& folder, const std::string& name) {
-  return folder.empty() ? name : folder + "/" + name;
+// The lines that lead to each node from its parents: "|  +- ". Nodes come parents first; a folder between that is no
+// node is part of the name.
+std::vector<std::string> drawn(const std::vector<HierarchyNode>& nodes) {
+  std::vector<std::string> lines(nodes.size());
+  std::vector<std::size_t> parents;  // of the current node: indices, outermost first
+  std::vector<std::vector<std::size_t>> chains(nodes.size());
+  const auto holds = [](const std::string& parent, const std::string& path) {
+    return parent.empty() ? !path.empty()
+                          : path.size() > parent.size() && path.starts_with(parent) && path[parent.size()] == '/';
+  };
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    while (!parents.empty() && !holds(nodes[parents.back()].path, nodes[k].path)) parents.pop_back();
+    chains[k] = parents;
+    parents.push_back(k);
+  }
+  // Whether a later node has the same parent.
+  const auto has_next = [&](std::size_t k) {
+    for (std::size_t later = k + 1; later < nodes.size() && chains[later].size() >= chains[k].size(); ++later)
+      if (chains[later] == chains[k]) return true;
+    return false;
+  };
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    const std::vector<std::size_t>& chain = chains[k];
+    for (std::size_t level = 1; level < chain.size(); ++level) lines[k] += has_next(chain[level]) ? "│  " : "   ";
+    if (!chain.empty()) lines[k] += has_next(k) ? "├─ " : "└─ ";
+    const std::size_t above =
+        chain.empty() || nodes[chain.back()].path.empty() ? 0 : nodes[chain.back()].path.size() + 1;
+    lines[k] += nodes[k].path.empty() ? "." : printable(nodes[k].path.substr(above));
+  }
+  return lines;
 }
 
-// What kind of node a folder is; nullopt where it is none (chunks, other files).
-std::optional<Found> identify(const Store& store, const std::string& path) {
-  Found found;
-  found.path = path;
-  if (const auto text = read_text(store, below(path, "zarr.json"))) {
-    const auto json = nlohmann::json::parse(*text, nullptr, false);
-    const bool group = json.is_object() && json.contains("node_type") && json["node_type"] == "group";
-    found.is_array = !group;
-    return found;
+nlohmann::json node_json(const HierarchyNode& node) {
+  nlohmann::json json = {{"path", node.path},
+                         {"kind", node.is_array ? "array" : "group"},
+                         {"zarr_format", node.zarr_format},
+                         {"attributes", node.array ? node.array->attributes : node.attributes}};
+  if (node.array) {
+    json["shape"] = node.array->shape;
+    const bool strings = !node.string_type.empty();  // whose size only reading them tells
+    json["dtype"] = strings ? node.string_type : type_name(node.array->dtype);
+    if (node.array->dtype.opaque) json["data_type"] = data_type_to_json(node.array->dtype);
+    json["chunks"] = node.array->chunks;
+    json["bytes"] = strings ? nlohmann::json() : nlohmann::json(byte_count(node.array->shape, node.array->dtype));
+  } else if (!node.trouble.empty()) {
+    json["error"] = node.trouble;
   }
-  found.zarr_format = 2;
-  if (store.stamp(below(path, ".zarray"))) {
-    found.is_array = true;
-    return found;
-  }
-  if (store.stamp(below(path, ".zgroup"))) return found;
-  return std::nullopt;
-}
-
-void walk(const std::shared_ptr<Store>& store, const std::string& path, int depth, std::vector<Found>& all) {
-  auto found = identify(*store, path);
-  const bool is_array = found && found->is_array;
-  if (is_array) {
-    try {
-      found->array = ZarrArray::open(store, path);
-    } catch (const Error& error) {
-      found->trouble = error.message();
-    }
-  }
-  if (found) all.push_back(std::move(*found));
-  if (is_array || depth >= kDeepest) return;
-  for (const std::string& name : store->list_dir(path))
-    if (name.ends_with('/')) walk(store, below(path, name.substr(0, name.size() - 1)), depth + 1, all);
+  return json;
 }
 
 }  // namespace
 
 int array_ls_command(const ArrayCommand& command) {
-  const std::shared_ptr<Store> store = open_store(command.path);
-  std::vector<Found> all;
-  walk(store, "", 0, all);
-  if (all.empty()) throw Error(ErrorKind::not_found, command.path + ": no Zarr array or group at or below this path");
-  auto nodes = nlohmann::json::array();
+  const std::vector<HierarchyNode> nodes = read_hierarchy(*open_store(command.path));
+  if (nodes.empty()) throw Error(ErrorKind::not_found, command.path + ": no Zarr array or group at or below this path");
+  if (command.common.json) {
+    auto list = nlohmann::json::array();
+    for (const HierarchyNode& node : nodes) list.push_back(node_json(node));
+    print_json({{"path", command.path}, {"nodes", list}});
+    return kExitDone;
+  }
   Table table;
-  table.columns = {{"path"}, {"kind"}, {"shape"}, {"dtype"}, {"chunks"}};
-  for (const Found& found : all) {
-    nlohmann::json node = {
-        {"path", found.path}, {"kind", found.is_array ? "array" : "group"}, {"zarr_format", found.zarr_format}};
-    std::vector<Table::Cell> row{printable(found.path.empty() ? "." : found.path), found.is_array ? "array" : "group"};
-    if (found.array) {
-      const ArrayMetadata& metadata = found.array->metadata();
-      node["shape"] = metadata.shape;
-      node["dtype"] = to_string(metadata.dtype);
-      node["chunks"] = metadata.chunks;
-      row.insert(row.end(), {to_string(metadata.shape), to_string(metadata.dtype), to_string(metadata.chunks)});
-    } else if (!found.trouble.empty()) {
-      node["error"] = found.trouble;
-      row.push_back({printable(found.trouble), Ink::red});
+  table.columns = {{"path"}, {"kind"}, {"shape"}, {"dtype"}, {"chunks"}, {"size", true}};
+  const std::vector<std::string> lines = drawn(nodes);
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    std::vector<Table::Cell> row{lines[k], nodes[k].is_array ? "array" : "group"};
+    if (nodes[k].array) {
+      const ArrayMetadata& metadata = *nodes[k].array;
+      const bool strings = !nodes[k].string_type.empty();
+      row.insert(row.end(),
+                 {to_string(metadata.shape), strings ? nodes[k].string_type : to_string(metadata.dtype),
+                  to_string(metadata.chunks), strings ? "-" : format_size(byte_count(metadata.shape, metadata.dtype))});
+    } else if (!nodes[k].trouble.empty()) {
+      row.push_back({printable(nodes[k].trouble), Ink::red});
     }
-    nodes.push_back(std::move(node));
     table.rows.push_back(std::move(row));
   }
-  if (command.common.json) {
-    print_json({{"path", command.path}, {"nodes", nodes}});
-  } else {
-    std::cout << to_text(table, style_for(1));
-  }
+  std::cout << to_text(table, style_for(1));
   return kExitDone;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::minutes kPatience{2};  // for one check
+constexpr std::chrono::minutes kCheckPatience{2};  // for one check
 
 // One check in a process of its own.
 check::CheckResult ask(const std::string& worker, const check::CheckDoc& doc, const std::string& library,
@@ -25,7 +25,7 @@ check::CheckResult ask(const std::string& worker, const check::CheckDoc& doc, co
   std::string at;
   try {
     const json told = json::parse(
-        WorkerQuestions(worker).ask(question.dump(), kPatience, [&](const std::string& note) { at = note; }));
+        WorkerQuestions(worker).ask(question.dump(), kCheckPatience, [&](const std::string& note) { at = note; }));
     if (told.contains("error")) return {false, told.at("error").at("message").get<std::string>()};
     return {told.at("passed").get<bool>(), told.at("detail").get<std::string>()};
   } catch (const Error& error) {

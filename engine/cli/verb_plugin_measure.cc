@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::minutes kPatience{5};  // for one shape
+constexpr std::chrono::minutes kMeasurePatience{5};  // for one shape
 
 constexpr const char* kNumbers[] = {"call_bytes", "state_bytes", "outside_bytes"};
 
@@ -35,16 +35,17 @@ class Measuring {
     Points points;
     for (const Params& params : variants)
       for (const Shape& shape : shapes) {
-        json question = {{"ask", "measure"},         {"library", library_},     {"function", function_.id},
-                         {"shape", shape},           {"seed", command_.seed},   {"params", params_to_json(params)}};
+        json question = {{"ask", "measure"}, {"library", library_},   {"function", function_.id},
+                         {"shape", shape},   {"seed", command_.seed}, {"params", params_to_json(params)}};
         if (!command_.data.empty()) question["data"] = command_.data;
-        const json told = json::parse(questions().ask(question.dump(), kPatience));
+        const json told = json::parse(questions().ask(question.dump(), kMeasurePatience));
         if (told.contains("error"))
           throw Error(ErrorKind::plugin, function_.id + " in a block of " + to_string(shape) + ": " +
                                              told.at("error").at("message").get<std::string>());
         const auto names = told.at("names").get<std::map<std::string, double>>();
         for (std::size_t k = 0; k < 3; ++k)
-          points.of[k].push_back({Expression::Variables(names.begin(), names.end()), told.at(kNumbers[k]).get<double>()});
+          points.of[k].push_back(
+              {Expression::Variables(names.begin(), names.end()), told.at(kNumbers[k]).get<double>()});
       }
     return points;
   }
@@ -91,8 +92,8 @@ json fitted(const FunctionManifest& function, Points training, Points held_out) 
     const check::Fit fit = check::fit(check::fit_terms(function), training.of[k], held_out.of[k]);
     double largest = 0;
     for (const check::FitPoint& point : training.of[k]) largest = std::max(largest, point.bytes);
-    told[kNumbers[k]] = {{"expr", fit.formula},       {"trust", "guess"},         {"margin", fit.margin},
-                         {"typical", fit.typical},    {"held_out", fit.held_out}, {"largest_measured", largest}};
+    told[kNumbers[k]] = {{"expr", fit.formula},    {"trust", "guess"},         {"margin", fit.margin},
+                         {"typical", fit.typical}, {"held_out", fit.held_out}, {"largest_measured", largest}};
   }
   return told;
 }
@@ -123,16 +124,15 @@ void print(const json& told) {
 }  // namespace
 
 int plugin_measure_command(const PluginCommand& command) {
-  const auto path = std::filesystem::absolute(
-      find_library(command.library, std::filesystem::current_path(), plugin_folders()));
+  const auto path =
+      std::filesystem::absolute(find_library(command.library, std::filesystem::current_path(), plugin_folders()));
   const Manifest manifest = read_manifest(path);
   json all = json::array();
   for (const FunctionManifest& function : manifest.functions) {
     if (!command.function.empty() && command.function != function.id && command.function != function.name) continue;
     const Params given = given_params(function, command.params);
     const std::vector<Params> variants = check::parameter_variants(function, given);
-    const std::size_t rank =
-        function.signature.inputs.empty() ? 0 : function.signature.inputs[0].extents.size();
+    const std::size_t rank = function.signature.inputs.empty() ? 0 : function.signature.inputs[0].extents.size();
     const std::string library = path.string();
     Measuring measuring(command, library, function);
     const Points training = measuring.points(check::training_shapes(rank), variants);

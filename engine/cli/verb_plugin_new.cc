@@ -60,7 +60,8 @@ int plugin_new_command(const PluginCommand& command) {
   }
   std::cout << "wrote " << folder.string() << ": plugin " << name << ", function " << name << ".above\n\n"
             << "  cmake -S " << command.directory << " -B " << command.directory << "/build\n"
-            << "  cmake --build " << command.directory << "/build && ctest --test-dir " << command.directory << "/build\n"
+            << "  cmake --build " << command.directory << "/build && ctest --test-dir " << command.directory
+            << "/build\n"
             << "  cuboid plugin check " << command.directory << "/build/lib" << name << ".so\n";
   return kExitDone;
 }

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -48,6 +50,48 @@ int report_result(const RunResult& result, const CommonFlags& flags) {
   return result.exit_code;
 }
 
+namespace {
+
+// As a shell reads it back.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "_./:=,@%+-";
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](unsigned char c) {
+    return std::isalnum(c) != 0 || kPlain.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The command as it was given, with `flags` (pairs of a name and a value) in place of its own. It goes on: --fresh
+// would not.
+std::string command_to_go_on(const std::vector<std::string>& words, const std::string& flags) {
+  std::string text = "cuboid";
+  for (std::size_t k = 0; k < words.size(); ++k) {
+    const std::size_t equals = words[k].find('=');
+    const std::string name = words[k].substr(0, equals);
+    if (name == "--fresh") continue;
+    if (name.starts_with("--") && (flags + " ").find(name + " ") != std::string::npos) {
+      if (equals == std::string::npos) ++k;
+      continue;
+    }
+    text += " " + shell_word(words[k]);
+  }
+  return text + (flags.empty() ? "" : " " + flags);
+}
+
+// Where a run stopped that can go on.
+void say_how_to_go_on(const RunResult& result, const RunCommand& command) {
+  if (!result.error || result.exit_code == kExitInternal || command.common.json) return;
+  std::string flags;
+  for (const auto& [key, value] : result.error->context())
+    if (key == "go_on") flags = value;
+  std::cerr << "go on with: " << printable(command_to_go_on(command.words, flags)) << "\n";
+}
+
+}  // namespace
+
 int run_command(const RunCommand& command) {
   const CommonFlags& flags = command.common;
   PluginCatalog catalog(flags);
@@ -59,8 +103,12 @@ int run_command(const RunCommand& command) {
   options.on_exceed = exceed_policy(flags, pipeline.on_exceed, person_present());
   options.override_step_policies = !flags.on_exceed.empty();
   options.fresh = command.fresh;
+  if (!command.no_history) options.history = history_file();
   try {
-    return report_result(run_with_display(pipeline.request, catalog, flags, options), flags);
+    const RunResult result = run_with_display(pipeline.request, catalog, flags, options);
+    report_result(result, flags);
+    say_how_to_go_on(result, command);
+    return result.exit_code;
   } catch (const Error& error) {
     throw with_place(error, pipeline);
   }

@@ -1,6 +1,7 @@
 #include "engine/expr/array.h"
 
 #include <algorithm>
+#include <map>
 
 #include "storage/error.h"
 
@@ -18,16 +19,77 @@ Array source(ZarrArray zarr, std::string name) {
   return Array(std::move(node), 0);
 }
 
-std::vector<Array> apply(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name,
-                         StepOptions options) {
+namespace {
+
+std::vector<Array> apply_as(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name,
+                            StepOptions options, const std::string& part_of);
+
+// Outputs bear the step's name, other calls their function's behind it.
+std::string name_of_call(const Kernel& kernel, std::size_t node, const std::string& name, const std::string& function,
+                         std::map<std::string, int>& numbers, bool& result) {
+  const Expansion& expansion = *kernel.expansion();
+  for (std::size_t k = 0; k < expansion.outputs.size(); ++k) {
+    if (expansion.outputs[k].node != node) continue;
+    result = true;
+    return expansion.outputs.size() == 1 ? name : name + "." + kernel.outputs()[k].name;
+  }
+  const int number = ++numbers[function];
+  return name + "." + function + (number > 1 ? std::to_string(number) : "");
+}
+
+std::vector<Array> expand(const Kernel& kernel, const std::vector<Array>& inputs, const std::string& name,
+                          const StepOptions& options, const std::string& part_of) {
+  const Expansion& expansion = *kernel.expansion();
+  std::vector<std::vector<Array>> nodes;
+  for (const Array& input : inputs) nodes.push_back({input});
+  std::map<std::string, int> numbers;
+  StepOptions inner = options;
+  inner.chunks.reset();
+  for (const Expansion::Call& call : expansion.calls) {
+    KernelSpec spec;
+    spec.function = call.function;
+    spec.params = call.params;
+    std::vector<Array> arrays;
+    for (const auto& arg : call.args) {
+      if (const auto* scalar = std::get_if<Scalar>(&arg)) {
+        spec.args.emplace_back(*scalar);
+        continue;
+      }
+      const Expansion::Ref& ref = std::get<Expansion::Ref>(arg);
+      arrays.push_back(nodes.at(ref.node).at(ref.output));
+      spec.args.emplace_back(arrays.back().spec());
+    }
+    bool result = false;
+    std::string own = name_of_call(kernel, nodes.size(), name, call.function, numbers, result);
+    const std::string& owner = part_of.empty() && own != name ? name : part_of;
+    nodes.push_back(apply_as(builtin_kernels().resolve(spec), std::move(arrays), name.empty() ? "" : own,
+                             result ? options : inner, owner));
+  }
+  std::vector<Array> outputs;
+  for (const Expansion::Ref& ref : expansion.outputs) outputs.push_back(nodes.at(ref.node).at(ref.output));
+  return outputs;
+}
+
+std::vector<Array> apply_as(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name,
+                            StepOptions options, const std::string& part_of) {
+  kernel->check_extents();
+  if (kernel->expansion() != nullptr) return expand(*kernel, inputs, name, options, part_of);
   auto node = std::make_shared<Node>();
   node->name = std::move(name);
   node->kernel = std::move(kernel);
   node->inputs = std::move(inputs);
   node->options = std::move(options);
+  node->part_of = part_of;
   std::vector<Array> outputs;
   for (std::size_t k = 0; k < node->kernel->outputs().size(); ++k) outputs.emplace_back(node, k);
   return outputs;
+}
+
+}  // namespace
+
+std::vector<Array> apply(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name,
+                         StepOptions options) {
+  return apply_as(std::move(kernel), std::move(inputs), std::move(name), std::move(options), "");
 }
 
 namespace {
@@ -47,8 +109,9 @@ class Cook {
       throw Error(ErrorKind::invalid, spec.function + ": got " + std::to_string(spec.args.size()) +
                                           " arguments, expected " + std::to_string(recipe.inputs.size()) + " arrays");
     if (!spec.max_shape.empty() || spec.extra_memory)
-      throw Error(ErrorKind::invalid,
-                  spec.function + " is made of several functions: max_shape and extra_memory are theirs, call them singly");
+      throw Error(
+          ErrorKind::invalid,
+          spec.function + " is made of several functions: max_shape and extra_memory are theirs, call them singly");
     for (const auto& [name, value] : spec.params) {
       const auto takes = [&, &key = name](const Recipe::Part& part) {
         return std::find(part.params.begin(), part.params.end(), key) != part.params.end();

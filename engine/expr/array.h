@@ -16,9 +16,9 @@ enum class ExceedAction : std::uint8_t { ask, grow, park, fail };
 // What to do when an estimate was too low. Empty: as the run says.
 struct ExceedPolicy {
   std::optional<ExceedAction> action;
-  std::optional<double> factor;                    // > 1
-  std::optional<std::uint64_t> max_task_memory;    // bytes
-  std::optional<int> max_attempts;                 // >= 1
+  std::optional<double> factor;                  // > 1
+  std::optional<std::uint64_t> max_task_memory;  // bytes
+  std::optional<int> max_attempts;               // >= 1
 };
 enum class Isolation : std::uint8_t { automatic, process, thread };
 
@@ -34,11 +34,12 @@ class Array;
 
 // A step: one kernel on arrays. Several outputs share a node.
 struct Node {
-  std::string name;                              // the step's name; unique within a plan; "" until named by the planner
-  std::optional<ZarrArray> source;               // an input array ...
-  std::shared_ptr<const Kernel> kernel;          // ... or a computation
-  std::vector<Array> inputs;                     // the kernel's array inputs, in order
+  std::string name;                      // the step's name; unique within a plan; "" until named by the planner
+  std::optional<ZarrArray> source;       // an input array ...
+  std::shared_ptr<const Kernel> kernel;  // ... or a computation
+  std::vector<Array> inputs;             // the kernel's array inputs, in order
   StepOptions options;
+  std::string part_of;  // of a call that another step was expanded to: that step's name
 };
 
 class Array {
@@ -56,7 +57,8 @@ class Array {
 
 // An input array; `name` is used in messages and plans.
 Array source(ZarrArray zarr, std::string name);
-// Applies a kernel: one Array per output.
+// Applies a kernel: one Array per output. Of a kernel that is expanded the calls are applied, with names and options that
+// follow from the step's: "unstacked.0", "rolled.concat".
 std::vector<Array> apply(std::shared_ptr<const Kernel> kernel, std::vector<Array> inputs, std::string name = "",
                          StepOptions options = {});
 // The same by name, recipes too: their parts become steps `NAME.PART`, the last one bears the name itself. `options`

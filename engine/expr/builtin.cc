@@ -3,17 +3,36 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/expr/promotion.h"
 #include "storage/error.h"
 
 namespace cuboid {
 namespace {
 
+// The functions that only move elements (and astype, which says itself what it converts): they take any type.
+constexpr std::string_view kAnyElements[] = {
+    "astype",   "broadcast_to", "concat",  "expand_dims", "flip",  "getitem", "matrix_transpose",
+    "moveaxis", "permute_dims", "rechunk", "squeeze",     "stack", "take"};
+
+void check_computable(const KernelSpec& spec) {
+  for (const auto& arg : spec.args) {
+    const auto* array = std::get_if<ArraySpec>(&arg);
+    if (array == nullptr) continue;
+    try {
+      dtype_index(array->dtype);
+    } catch (const Error& error) {
+      throw Error(ErrorKind::invalid, spec.function + ": " + error.message(), {{"function", spec.function}});
+    }
+  }
+}
+
 class BuiltinResolver final : public KernelResolver {
  public:
   BuiltinResolver() {
-    for (auto family : {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins,
-                        movement_builtins, join_builtins, take_builtins, unique_builtins, selection_builtins,
-                        search_builtins})
+    for (auto family :
+         {elementwise_builtins, reduction_builtins, conversion_builtins, creation_builtins, movement_builtins,
+          join_builtins, take_builtins, unique_builtins, selection_builtins, search_builtins, rearranging_builtins,
+          reshape_builtins, cumulative_builtins, histogram_builtins, quantile_builtins})
       for (BuiltinFunction& function : family()) {
         const std::string name = function.doc.name;
         functions_.emplace(name, std::move(function));
@@ -22,7 +41,10 @@ class BuiltinResolver final : public KernelResolver {
 
   std::shared_ptr<const Kernel> resolve(const KernelSpec& spec) const override {
     const auto found = functions_.find(spec.function);
-    return found == functions_.end() ? nullptr : found->second.make(spec);
+    if (found == functions_.end()) return nullptr;
+    if (std::find(std::begin(kAnyElements), std::end(kAnyElements), spec.function) == std::end(kAnyElements))
+      check_computable(spec);
+    return found->second.make(spec);
   }
 
   std::vector<FunctionDoc> functions() const override {

@@ -25,6 +25,11 @@ std::vector<BuiltinFunction> take_builtins();
 std::vector<BuiltinFunction> unique_builtins();
 std::vector<BuiltinFunction> selection_builtins();
 std::vector<BuiltinFunction> search_builtins();
+std::vector<BuiltinFunction> rearranging_builtins();
+std::vector<BuiltinFunction> reshape_builtins();
+std::vector<BuiltinFunction> cumulative_builtins();
+std::vector<BuiltinFunction> histogram_builtins();
+std::vector<BuiltinFunction> quantile_builtins();
 
 // A parameter's line of documentation; no default: required.
 inline ParamDoc param(std::string name, std::string type, std::string doc,
@@ -40,6 +45,8 @@ Shape default_block(const Shape& shape, std::size_t item_size, const std::vector
 // The block made of as many whole `block`s as have at most `elements` elements, the last axes first; clipped at the
 // shape, extents at least 1.
 Shape grow_block(Shape block, const Shape& shape, std::int64_t elements);
+// All elements of argument 0 as one array in ascending order, sorted out of core (unique.cc).
+std::shared_ptr<const Kernel> make_sorted_run(KernelSpec spec);
 // A data-dependent extent of output k, lowered by what the user says of the whole result (max_shape), then a guess.
 Extent user_bound(const KernelSpec& spec, std::size_t k, Extent extent, std::size_t axis = 0);
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/expr/elements.h"
+#include "storage/half.h"
 
 namespace cuboid {
 namespace {
@@ -34,11 +35,24 @@ To float_to_int(From value) {
   }
 }
 
+// float16 is converted, but nothing computes in it.
+struct Half {
+  std::uint16_t bits;
+};
+
 template <class To, class From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, From>)
     return value;
-  else if constexpr (Boolean<To>) {
+  else if constexpr (std::is_same_v<From, Half>)
+    return convert<To>(half_to_float(value.bits));
+  else if constexpr (std::is_same_v<To, Half>) {
+    // As NumPy: integers by way of float32.
+    if constexpr (Float<From>)
+      return Half{half_from(value)};
+    else
+      return Half{half_from(convert<float>(value))};
+  } else if constexpr (Boolean<To>) {
     if constexpr (Complex<From>)
       return Bool(value.real() != 0 || value.imag() != 0);
     else
@@ -85,6 +99,8 @@ constexpr auto kCastsFrom = table_over_types<CastLoop>([]<class To>(std::type_id
 });
 constexpr auto kCasts = table_over_types<const std::array<CastLoop, kDTypeCount>*>(
     []<class From>(std::type_identity<From>) { return &kCastsFrom<From>; });
+constexpr auto kCastsToHalf =
+    table_over_types<CastLoop>([]<class From>(std::type_identity<From>) -> CastLoop { return &cast<From, Half>; });
 
 std::int64_t first_run(const Runs& runs, std::int64_t* index) {
   for (std::size_t axis = 0; axis < runs.rank; ++axis) {
@@ -109,7 +125,12 @@ std::int64_t step_run(const Runs& runs, std::int64_t* index) {
 
 }  // namespace
 
-CastLoop cast_loop(DType from, DType to) { return (*kCasts[dtype_index(from)])[dtype_index(to)]; }
+CastLoop cast_loop(DType from, DType to) {
+  if (from == kFloat16 && to == kFloat16) return &cast<Half, Half>;
+  if (from == kFloat16) return kCastsFrom<Half>[dtype_index(to)];
+  if (to == kFloat16) return kCastsToHalf[dtype_index(from)];
+  return (*kCasts[dtype_index(from)])[dtype_index(to)];
+}
 
 void cast_elements(const ConstView& from, const View& to) {
   if (from.dtype == to.dtype) return copy_elements(from, to);

@@ -44,9 +44,11 @@ std::shared_ptr<const Kernel> make_astype(KernelSpec spec) {
   array_arg(spec, 0);
   if (spec.args.size() == 2) fail_call(spec, "the type is given as the parameter \"dtype\"");
   const ParamReader params(spec, {"dtype"});
-  const std::optional<DType> to = params.dtype("dtype");
+  const bool to_half = params.given("dtype") && params.text("dtype") == to_string(kFloat16);
+  const std::optional<DType> to = to_half ? kFloat16 : params.dtype("dtype");
   if (!to) params.fail("dtype", "the name of an element type");
   const DType from = array_arg(spec, 0).dtype;
+  if (from != *to) cast_loop(from, *to);  // refuses what cannot be converted
   if (from.kind == Kind::complex_float && to->kind != Kind::complex_float && to->kind != Kind::boolean)
     params.fail("a complex array has no values of " + to_string(*to) + "; take real, imag or abs first");
   return std::make_shared<ConversionKernel>(std::move(spec), *to, std::nullopt);

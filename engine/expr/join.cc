@@ -126,7 +126,7 @@ std::shared_ptr<const Kernel> make_concat(KernelSpec spec) {
       const Extent own = arrays[k].extents[other];
       Extent& all = result.extents[other];
       all.trust = std::max(all.trust, own.trust);
-      all.value = other == axis ? all.value + own.value : std::max(all.value, own.value);
+      all.value = other == axis ? extent_sum(all.value, own.value) : std::max(all.value, own.value);
     }
     extents.push_back(arrays[k].extents[axis].value);
   }

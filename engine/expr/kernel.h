@@ -6,6 +6,7 @@
 #pragma once
 #include <complex>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,14 +52,14 @@ using Params = std::map<std::string, ParamValue>;
 
 // All that is needed to make a kernel again, here or in a worker: plain data.
 struct KernelSpec {
-  std::string function;                             // "add", "sky.sources/1"
+  std::string function;                               // "add", "sky.sources/1"
   std::vector<std::variant<ArraySpec, Scalar>> args;  // positional; array inputs are numbered skipping scalars
   Params params;
   // The user's own numbers for one call; they make the stage unsafe.
-  std::map<std::size_t, Shape> max_shape;           // by output
-  std::optional<std::uint64_t> extra_memory;        // bytes
+  std::map<std::size_t, Shape> max_shape;     // by output
+  std::optional<std::uint64_t> extra_memory;  // bytes
 
-  std::vector<ArraySpec> inputs() const;            // the array arguments alone
+  std::vector<ArraySpec> inputs() const;  // the array arguments alone
 };
 
 // Extra memory of one call, beside inputs and outputs, in bytes.
@@ -83,12 +84,27 @@ struct ReductionForm {
   std::vector<std::size_t> axes;  // sorted, unique
   bool keepdims = false;
   std::vector<DType> states;
-  std::vector<Shape> tails;  // by state; empty: none has one
+  std::vector<Shape> tails = {};  // by state; empty: none has one
 
   Shape with_tail(Shape extents, std::size_t state) const {
     if (!tails.empty()) extents.insert(extents.end(), tails[state].begin(), tails[state].end());
     return extents;
   }
+};
+
+// A function that is made of others: what it becomes where it is applied to arrays of known extents.
+struct Expansion {
+  struct Ref {
+    std::size_t node = 0;  // an array input of the function, or (numbered after those) an earlier call
+    std::size_t output = 0;
+  };
+  struct Call {
+    std::string function;  // a built-in one
+    std::vector<std::variant<Ref, Scalar>> args;
+    Params params = {};
+  };
+  std::vector<Call> calls;
+  std::vector<Ref> outputs;  // one for each of the function's
 };
 
 // A function that sorts yields runs: the rows of a block in ascending order, one ragged output a column. Runs are merged,
@@ -135,6 +151,9 @@ struct KernelCall {
   std::vector<Box> in_box;      // where it lies in the whole input
   std::vector<View> out;        // per output; for a ragged one the capacity
   std::vector<Shape> produced;  // per output: extents really produced; preset to out[k].shape, lowered by the kernel
+  // Of ragged outputs whose room is less than their result may be (Kernel::room): stores the leading `rows` of out[k],
+  // which is empty again then; what is left at the end is `produced`. Not set: out[k] has room for all.
+  std::function<void(std::size_t k, std::int64_t rows)> store;
   MemoryAccount* memory = nullptr;  // limited to the call's allowance
   CallMonitor* monitor = nullptr;   // never null while running
   int lanes = 1;                    // threads that the call may use, its own included; results do not depend on it
@@ -150,6 +169,10 @@ class Kernel {
   virtual std::string identity() const = 0;
   // True where every call must run in a worker process unless the user says otherwise (code that is not ours).
   virtual bool foreign() const { return false; }
+
+  // Throws Error{invalid} where inputs of extents known when the call is stated can have no result (max of nothing). Of
+  // extents that only a run finds out, run() throws the same.
+  virtual void check_extents() const {}
 
   // --- the domain: the index space that blocks are cut from. Default: that of output 0. A reduction's: its input's.
   virtual Shape domain() const { return outputs_[0].spec.max_shape(); }
@@ -174,6 +197,8 @@ class Kernel {
   virtual Box output_box(std::size_t, const Box& block) const { return block; }
   // Extents of output_box for blocks of at most these extents; for a ragged output the largest piece.
   virtual Shape output_extents(std::size_t, const Shape& block) const { return block; }
+  // What of them is in memory at once. Less where a ragged output is handed over in slabs, along its ragged axis.
+  virtual Shape room(std::size_t k, const Shape& block) const { return output_extents(k, block); }
   // True where output 0 has the very elements of input 0 in their places (rechunk): no call is needed.
   virtual bool identity_map() const { return false; }
   virtual const ReductionForm* reduction() const { return nullptr; }
@@ -183,6 +208,12 @@ class Kernel {
   // True where the pieces of ragged outputs must follow each other in the C order of the domain's indices: blocks are
   // then runs of that order.
   virtual bool in_c_order() const { return false; }
+  // True where blocks that cut chunks of the inputs many times are worth a rechunk before.
+  virtual bool reads_in_order() const { return in_c_order(); }
+  // False where blocks must be those of a grid: it is not computed inside a consumer, whose blocks may be any.
+  virtual bool inlinable() const { return true; }
+  // Where set, this kernel is never run: the calls take its place.
+  virtual const Expansion* expansion() const { return nullptr; }
   // Where set, the pieces of ragged outputs are runs.
   virtual const RunsForm* runs() const { return nullptr; }
 
@@ -205,8 +236,8 @@ struct ParamDoc {
   std::optional<ParamValue> default_value;  // none: required
 };
 struct FunctionDoc {
-  std::string name;                 // "mean", "sky.sources/1"
-  std::string kind;                 // "builtin" | "plugin"
+  std::string name;                    // "mean", "sky.sources/1"
+  std::string kind;                    // "builtin" | "plugin"
   std::string signature, doc, memory;  // memory: the formula in words or as the manifest states it
   std::vector<ParamDoc> params;
 };
@@ -237,7 +268,8 @@ class KernelResolver {
 // The built-in functions (array API standard names and engine extras).
 const KernelResolver& builtin_kernels();
 // Asks the given resolvers in order; throws Error{invalid} with the nearest name where none knows the function.
-std::shared_ptr<const Kernel> resolve_kernel(const std::vector<const KernelResolver*>& resolvers, const KernelSpec& spec);
+std::shared_ptr<const Kernel> resolve_kernel(const std::vector<const KernelResolver*>& resolvers,
+                                             const KernelSpec& spec);
 // The candidate nearest to `word` by edit distance, if near enough to be meant.
 std::optional<std::string> nearest_name(const std::string& word, const std::vector<std::string>& candidates);
 

@@ -43,12 +43,13 @@ void expect_args(const KernelSpec& spec, std::size_t least, std::size_t most) {
     expected = "at least " + expected;
   else if (most != least)
     expected += " to " + std::to_string(most);
-  fail_call(spec, "expected " + expected + (expected == "1" ? " argument, " : " arguments, ") + std::to_string(given) +
-                      (given == 1 ? " is given" : " are given"));
+  fail_call(spec, "expected " + expected + (least == 1 && (most == 1 || most > 64) ? " argument, " : " arguments, ") +
+                      std::to_string(given) + (given == 1 ? " is given" : " are given"));
 }
 
 const ArraySpec& array_arg(const KernelSpec& spec, std::size_t k) {
-  const auto* array = std::get_if<ArraySpec>(&spec.args.at(k));
+  if (k >= spec.args.size()) expect_args(spec, k + 1, SIZE_MAX);
+  const auto* array = std::get_if<ArraySpec>(&spec.args[k]);
   if (array == nullptr)
     fail_call(spec, "argument " + std::to_string(k) + " must be an array, the number " +
                         to_string(std::get<Scalar>(spec.args[k])) + " is given");
@@ -178,6 +179,28 @@ std::vector<std::size_t> ParamReader::axes(const std::string& name, std::size_t 
 std::size_t ParamReader::axis(const std::string& name, std::size_t rank, std::optional<std::int64_t> otherwise) const {
   if (find(name) == nullptr && otherwise) return normalize_axis(name, *otherwise, rank);
   return normalize_axis(name, integer(name), rank);
+}
+
+namespace {
+
+std::int64_t checked_extent(bool overflown, std::int64_t extent) {
+  if (overflown || extent > std::int64_t{1} << 62)
+    throw Error(ErrorKind::invalid, "the result is too large: expected extents of at most 2^62");
+  return extent;
+}
+
+}  // namespace
+
+std::int64_t extent_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  const bool overflown = __builtin_mul_overflow(a, b, &product);
+  return checked_extent(overflown, product);
+}
+
+std::int64_t extent_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  const bool overflown = __builtin_add_overflow(a, b, &sum);
+  return checked_extent(overflown, sum);
 }
 
 }  // namespace cuboid

@@ -52,6 +52,9 @@ class ParamReader {
 void expect_args(const KernelSpec& spec, std::size_t least, std::size_t most);
 // Argument k, which must be an array.
 const ArraySpec& array_arg(const KernelSpec& spec, std::size_t k);
+// Of extents; throw Error{invalid} above 2^62. An array of no elements may have others that overflow.
+std::int64_t extent_product(std::int64_t a, std::int64_t b);
+std::int64_t extent_sum(std::int64_t a, std::int64_t b);
 // The error of a function: "add: MESSAGE".
 [[noreturn]] void fail_call(const KernelSpec& spec, const std::string& message);
 

@@ -20,7 +20,8 @@ int rank_of(Kind kind) {
     case Kind::floating:
       return 2;
     case Kind::complex_float:
-      return 3;
+    case Kind::opaque:
+      break;
   }
   return 3;
 }
@@ -43,19 +44,22 @@ DType promote_ints(DType a, DType b) {
   return {Kind::signed_int, unsign.size * 2};
 }
 
+std::string what_else_to_do(DType dtype) {
+  return dtype == kFloat16 ? " is not computed in: convert the array first, as astype with dtype: float32 does"
+                           : " is not computed on: such elements can only be moved, stored and copied";
+}
+
 }  // namespace
 
 std::size_t dtype_index(DType dtype) {
   const auto found = std::find(kDTypes.begin(), kDTypes.end(), dtype);
-  if (found == kDTypes.end())
-    throw Error(ErrorKind::unsupported, "element type of kind " + std::to_string(static_cast<int>(dtype.kind)) +
-                                            " and " + std::to_string(dtype.size) +
-                                            " bytes is not known to the built-in functions");
+  if (found == kDTypes.end()) throw Error(ErrorKind::unsupported, to_string(dtype) + what_else_to_do(dtype));
   return static_cast<std::size_t>(found - kDTypes.begin());
 }
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  for (const DType dtype : {a, b}) dtype_index(dtype);  // refuses what has no place in the order of types
   if (a.kind == Kind::boolean) return b;
   if (b.kind == Kind::boolean) return a;
   if (is_int(a) && is_int(b)) return promote_ints(a, b);

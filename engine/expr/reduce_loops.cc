@@ -186,6 +186,8 @@ ReductionLoops accumulating(DType as) {
       return simple<F, double>();
     case Kind::complex_float:
       return simple<F, std::complex<double>>();
+    case Kind::opaque:
+      break;
   }
   return {};
 }

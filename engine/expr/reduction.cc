@@ -77,11 +77,17 @@ class ReductionKernel final : public Kernel {
         result.extents.push_back({1, Trust::exact});
     }
     outputs_.push_back({"0", std::move(result), std::nullopt});
-    check_not_empty();
     weigh_positions();
   }
 
   std::string identity() const override { return spec_.function + "#1"; }
+  void check_extents() const override {
+    if (!reduction_.needs_elements) return;
+    for (std::size_t axis : reduction_.axes)
+      if (input_.extents[axis] == Extent{0, Trust::exact})
+        fail_call(spec_, "axis " + std::to_string(axis) + " has no elements, and there is no " + spec_.function +
+                             " of nothing");
+  }
   Shape domain() const override { return input_.max_shape(); }
   Shape preferred_block(const std::vector<Shape>& input_chunks) const override {
     Shape block = input_chunks.at(0);
@@ -124,14 +130,6 @@ class ReductionKernel final : public Kernel {
   }
 
  private:
-  void check_not_empty() const {
-    if (!reduction_.needs_elements) return;
-    for (std::size_t axis : reduction_.axes)
-      if (input_.extents[axis] == Extent{0, Trust::exact})
-        fail_call(spec_, "axis " + std::to_string(axis) + " has no elements, and there is no " + spec_.function +
-                             " of nothing");
-  }
-
   // A position counts in C order along the reduced axes.
   void weigh_positions() {
     weights_.assign(input_.rank(), 0);
@@ -144,6 +142,7 @@ class ReductionKernel final : public Kernel {
   }
 
   void init(KernelCall& call) const {
+    check_extents();
     for (std::size_t s = 0; s < call.out.size(); ++s) fill_elements(call.out[s], reduction_.loops.initial[s]);
   }
 

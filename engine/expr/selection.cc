@@ -14,6 +14,9 @@ namespace {
 // Elements of a block at most, unless one index of the innermost axis has more.
 constexpr std::int64_t kBlockElements = 1 << 20;
 
+// A chunk that is this many blocks' size at most is taken as a whole: it would be decoded for every part of it.
+constexpr std::int64_t kPartsWorthCutting = 4;
+
 // A run of the C order of `shape`: whole rows as far as they fit, of the extent that chunks have.
 Shape c_order_block(const Shape& shape, const Shape& chunks) {
   Shape block(shape.size(), 1);
@@ -23,8 +26,11 @@ Shape c_order_block(const Shape& shape, const Shape& chunks) {
     const std::int64_t fit = std::max<std::int64_t>(kBlockElements / inner, 1);
     if (fit < extent) {
       const std::int64_t chunk = std::clamp<std::int64_t>(chunks[axis], 1, extent);
-      // Whole chunks where they fit; of a chunk that is too large, so much as divides it evenly.
-      block[axis] = fit >= chunk ? fit / chunk * chunk : (chunk + chunk / fit) / (chunk / fit + 1);
+      // Whole chunks where they fit, or nearly; of a larger one an even part.
+      const std::int64_t parts = (chunk + fit - 1) / fit;
+      block[axis] = fit >= chunk                  ? fit / chunk * chunk
+                    : parts <= kPartsWorthCutting ? chunk
+                                                  : (chunk + parts - 1) / parts;
       return block;
     }
     block[axis] = extent;
@@ -102,14 +108,11 @@ class NonzeroKernel final : public Kernel {
 class SelectKernel final : public Kernel {
  public:
   explicit SelectKernel(KernelSpec spec)
-      : Kernel(std::move(spec)),
-        input_(std::get<ArraySpec>(spec_.args[0])),
-        mask_(std::get<ArraySpec>(spec_.args[1])) {
+      : Kernel(std::move(spec)), input_(std::get<ArraySpec>(spec_.args[0])), mask_(std::get<ArraySpec>(spec_.args[1])) {
     ArraySpec result;
     result.dtype = input_.dtype;
     result.extents.push_back(user_bound(spec_, 0, {element_count(mask_.max_shape()), Trust::bound}));
-    for (std::size_t axis = mask_.rank(); axis < input_.rank(); ++axis)
-      result.extents.push_back(input_.extents[axis]);
+    for (std::size_t axis = mask_.rank(); axis < input_.rank(); ++axis) result.extents.push_back(input_.extents[axis]);
     outputs_.push_back({"0", std::move(result), 0});
   }
   std::string identity() const override { return "select#1"; }
@@ -119,7 +122,8 @@ class SelectKernel final : public Kernel {
     // Rows of x count, not elements of the mask alone.
     const Shape whole = input_.max_shape();
     Shape chunks = input_chunks.at(0);
-    for (std::size_t axis = mask_.rank(); axis < whole.size(); ++axis) chunks[axis] = std::max<std::int64_t>(whole[axis], 1);
+    for (std::size_t axis = mask_.rank(); axis < whole.size(); ++axis)
+      chunks[axis] = std::max<std::int64_t>(whole[axis], 1);
     Shape block = c_order_block(whole, chunks);
     block.resize(mask_.rank());
     return block;
@@ -132,7 +136,9 @@ class SelectKernel final : public Kernel {
     }
     return box;
   }
-  Shape input_extents(std::size_t k, const Shape& block) const override { return input_box(k, Box::whole(block)).shape; }
+  Shape input_extents(std::size_t k, const Shape& block) const override {
+    return input_box(k, Box::whole(block)).shape;
+  }
   bool input_is_block(std::size_t k) const override { return k == 1 || mask_.rank() == input_.rank(); }
   Shape output_extents(std::size_t, const Shape& block) const override {
     Shape extents{element_count(block)};
@@ -224,8 +230,8 @@ std::shared_ptr<const Kernel> make_select(KernelSpec spec) {
     fits = a.value == b.value || a.trust != Trust::exact || b.trust != Trust::exact;
   }
   if (!fits)
-    params.fail("the mask has the shape " + to_string(mask.max_shape()) + ", the array " + to_string(input.max_shape()) +
-                ": expected a mask of the array's first axes, one at least");
+    params.fail("the mask has the shape " + to_string(mask.max_shape()) + ", the array " +
+                to_string(input.max_shape()) + ": expected a mask of the array's first axes, one at least");
   return std::make_shared<SelectKernel>(std::move(spec));
 }
 
@@ -234,10 +240,16 @@ std::shared_ptr<const Kernel> make_select(KernelSpec spec) {
 std::vector<BuiltinFunction> selection_builtins() {
   const std::string none = "0: no extra memory; a block's result has room for all of its elements";
   return {
-      {{"nonzero", "builtin", "nonzero(x)",
-        "Where the elements are that are not 0, in C order: an array of indices for each axis (0, 1, ...).", none, {}},
+      {{"nonzero",
+        "builtin",
+        "nonzero(x)",
+        "Where the elements are that are not 0, in C order: an array of indices for each axis (0, 1, ...).",
+        none,
+        {}},
        make_nonzero},
-      {{"select", "builtin", "select(x, mask)",
+      {{"select",
+        "builtin",
+        "select(x, mask)",
         "x[mask]: the elements, in C order, at which a boolean mask is true; where it has fewer axes than x, the parts of "
         "x behind them.",
         none,

@@ -52,10 +52,11 @@ class FlatIndex {
 
 struct Columns {
   bool first = false, counts = false;
+  bool all = false;  // equal elements are kept: sorted, no more
 };
 
 // The sorts and merges of one element type.
-struct Loops {
+struct UniqueLoops {
   std::size_t key_scratch = 0, row_scratch = 0;  // bytes per element, where keys alone are sorted and else
   void (*sort)(const KernelCall& call, std::byte* scratch, const std::vector<std::byte*>& out, const Shape& whole,
                Columns columns, std::int64_t& rows) = nullptr;
@@ -72,7 +73,7 @@ T element(const std::byte* at) {
 
 // The elements of a block alone: sorted where they are copied to.
 template <class T>
-std::int64_t sort_keys(const KernelCall& call, T* keys, std::byte* out) {
+std::int64_t sort_keys(const KernelCall& call, T* keys, std::byte* out, bool all) {
   const std::int64_t n = element_count(call.in[0].shape);
   StripReader reader;
   reader.reset(call.in[0], kDTypeOf<T>);
@@ -87,9 +88,10 @@ std::int64_t sort_keys(const KernelCall& call, T* keys, std::byte* out) {
   if constexpr (Float<T>)
     if (const T* first = std::find(keys, keys + n, T{}); first != keys + n) zero = *first;
   std::sort(keys, keys + n, [](const T& a, const T& b) { return sorts_before(a, b); });
-  T* end = std::unique(keys, keys + n, [](const T& a, const T& b) { return equal_keys(a, b); });
+  T* end = keys + n;
+  if (!all) end = std::unique(keys, end, [](const T& a, const T& b) { return equal_keys(a, b); });
   if constexpr (Float<T>)
-    if (T* kept = std::find(keys, end, T{}); kept != end) *kept = zero;
+    if (T* kept = std::find(keys, end, T{}); !all && kept != end) *kept = zero;
   std::memcpy(out, keys, static_cast<std::size_t>(end - keys) * sizeof(T));
   return end - keys;
 }
@@ -116,7 +118,7 @@ std::int64_t sort_rows(const KernelCall& call, Row<T>* rows, const std::vector<s
   std::int64_t* counts = columns.counts ? reinterpret_cast<std::int64_t*>(out[columns.first ? 2 : 1]) : nullptr;
   std::int64_t distinct = 0;
   for (std::int64_t k = 0; k < n; ++k) {
-    if (k > 0 && equal_keys(rows[k - 1].key, rows[k].key)) {
+    if (k > 0 && !columns.all && equal_keys(rows[k - 1].key, rows[k].key)) {
       if (counts) ++counts[distinct - 1];
       continue;
     }
@@ -133,7 +135,7 @@ void sort_block(const KernelCall& call, std::byte* scratch, const std::vector<st
                 Columns columns, std::int64_t& rows) {
   if constexpr (!Complex<T>)
     if (!columns.first && !columns.counts) {
-      rows = sort_keys(call, reinterpret_cast<T*>(scratch), out[0]);
+      rows = sort_keys(call, reinterpret_cast<T*>(scratch), out[0], columns.all);
       return;
     }
   rows = sort_rows(call, reinterpret_cast<Row<T>*>(scratch), out, whole, columns);
@@ -216,7 +218,7 @@ void merge_runs(MergeTurn& turn, Columns columns) {
     if (first) first[turn.produced] = heads.top().first;
     std::int64_t count = counts ? count_of_top() : 0;
     more = heads.take();
-    while (!heads.empty() && equal_keys(heads.top().key, key)) {
+    while (!columns.all && !heads.empty() && equal_keys(heads.top().key, key)) {
       if (counts) count += count_of_top();
       more &= heads.take();
     }
@@ -224,9 +226,10 @@ void merge_runs(MergeTurn& turn, Columns columns) {
   }
 }
 
-const std::array<Loops, kDTypeCount> kLoops = table_over_types<Loops>([]<class T>(std::type_identity<T>) -> Loops {
-  return {Complex<T> ? sizeof(Row<T>) : sizeof(T), sizeof(Row<T>), &sort_block<T>, &merge_runs<T>};
-});
+const std::array<UniqueLoops, kDTypeCount> kUniqueLoops =
+    table_over_types<UniqueLoops>([]<class T>(std::type_identity<T>) -> UniqueLoops {
+      return {Complex<T> ? sizeof(Row<T>) : sizeof(T), sizeof(Row<T>), &sort_block<T>, &merge_runs<T>};
+    });
 
 // How many values a type has, where that matters.
 std::int64_t values_of(DType dtype) {
@@ -237,10 +240,12 @@ std::int64_t values_of(DType dtype) {
 
 class UniqueKernel final : public Kernel {
  public:
-  UniqueKernel(KernelSpec spec, const std::vector<std::string>& outputs)
+  // `all`: equal elements are kept.
+  UniqueKernel(KernelSpec spec, const std::vector<std::string>& outputs, bool all)
       : Kernel(std::move(spec)), input_(std::get<ArraySpec>(spec_.args[0])) {
+    columns_.all = all;
     const std::int64_t elements = element_count(input_.max_shape());
-    Extent rows{std::min(elements, values_of(input_.dtype)), Trust::bound};
+    Extent rows{std::min(elements, most_distinct()), all && input_.exact() ? Trust::exact : Trust::bound};
     for (std::size_t k = 0; k < outputs.size(); ++k)
       if (outputs[k] != "inverse_indices") rows = user_bound(spec_, k, rows);
     for (const std::string& name : outputs) {
@@ -276,7 +281,7 @@ class UniqueKernel final : public Kernel {
   Box output_box(std::size_t, const Box& block) const override { return Box::whole(Shape(block.shape.size(), 0)); }
   Shape output_extents(std::size_t k, const Shape& block) const override {
     if (k == form_.ranks) return Shape(block.size(), 0);
-    return {std::min(element_count(block), values_of(input_.dtype))};
+    return {std::min(element_count(block), most_distinct())};
   }
   const RunsForm* runs() const override { return &form_; }
 
@@ -302,7 +307,8 @@ class UniqueKernel final : public Kernel {
   // Blocks of small chunks are made of several, so that there are few runs to merge.
   static constexpr std::int64_t kRunElements = 1 << 19;
 
-  const Loops& loops() const { return kLoops[dtype_index(input_.dtype)]; }
+  std::int64_t most_distinct() const { return columns_.all ? INT64_MAX : values_of(input_.dtype); }
+  const UniqueLoops& loops() const { return kUniqueLoops[dtype_index(input_.dtype)]; }
   std::size_t scratch_per_element() const {
     return form_.columns.size() > 1 ? loops().row_scratch : loops().key_scratch;
   }
@@ -325,12 +331,16 @@ BuiltinFunction entry(const char* name, const char* text, const std::vector<std:
     expect_args(spec, 1, 1);
     dtype_index(array_arg(spec, 0).dtype);
     const ParamReader params(spec, {});
-    return std::make_shared<UniqueKernel>(std::move(spec), outputs);
+    return std::make_shared<UniqueKernel>(std::move(spec), outputs, false);
   };
   return function;
 }
 
 }  // namespace
+
+std::shared_ptr<const Kernel> make_sorted_run(KernelSpec spec) {
+  return std::make_shared<UniqueKernel>(std::move(spec), std::vector<std::string>{"values"}, true);
+}
 
 std::vector<BuiltinFunction> unique_builtins() {
   return {

@@ -98,8 +98,8 @@ void grow_bound(Draft& draft, PlannedStep& step, std::size_t k, Shape piece, std
 void settle_ragged(Draft& draft, PlannedStep& step, std::size_t k) {
   const std::size_t axis = *step.kernel->outputs()[k].ragged_axis;
   const std::string name = step.value_name(k);
-  Shape chunk = step.kernel->output_extents(k, step.block);  // as declared: a grown bound must not move chunk borders
-  if (step.kernel->foreign()) grow_bound(draft, step, k, chunk, axis);
+  Shape chunk = step.kernel->room(k, step.block);  // as declared: a grown bound must not move chunk borders
+  if (step.kernel->foreign()) grow_bound(draft, step, k, step.kernel->output_extents(k, step.block), axis);
   const Shape piece = step.kernel->output_extents(k, step.block);
   ArraySpec spec = step.kernel->outputs()[k].spec;
   const Grid grid(step.kernel->domain(), step.block);
@@ -113,7 +113,9 @@ void settle_ragged(Draft& draft, PlannedStep& step, std::size_t k) {
     spec.extents[d].value = piece[d];
     row *= chunk[d];
   }
-  spec.extents[axis] = {most, std::max(spec.extents[axis].trust, Trust::bound)};
+  // A built-in function may know better: what sorts yields as many rows as there are.
+  if (step.kernel->foreign() || spec.extents[axis].trust != Trust::exact)
+    spec.extents[axis] = {most, std::max(spec.extents[axis].trust, Trust::bound)};
   chunk[axis] = std::min(chunk[axis], std::max<std::int64_t>(1, kLargestCompactChunk / row));
   if (const auto fact = draft.facts.shapes.find(name); fact != draft.facts.shapes.end())
     spec = ArraySpec(spec.dtype, fact->second);

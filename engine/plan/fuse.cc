@@ -1,4 +1,6 @@
 // Fusion: a producer is computed inside its consumer where that saves writing and reading it and recomputes little.
+#include <algorithm>
+
 #include "engine/plan/passes.h"
 
 namespace cuboid::passes {
@@ -8,10 +10,17 @@ namespace {
 // Elements computed per element needed, at most, for a producer inside a consumer whose blocks overlap in it.
 constexpr double kMostRecompute = 1.25;
 
+// Consumers ask for parts, and theirs for parts of these: what may not be cut along an axis is computed by itself.
+bool may_be_cut(const Kernel& kernel) {
+  const std::vector<bool> whole = kernel.whole_axes();
+  return std::find(whole.begin(), whole.end(), true) == whole.end();
+}
+
 bool may_be_inlined(const PlannedStep& step) {
   return step.kernel && step.needed && !step.is_output && step.uses == 1 && !step.kernel->foreign() &&
-         !step.kernel->reduction() && !step.kernel->identity_map() && step.kernel->outputs().size() == 1 &&
-         !step.kernel->outputs()[0].ragged_axis && !step.node->options.chunks;
+         !step.kernel->reduction() && !step.kernel->identity_map() && step.kernel->inlinable() &&
+         may_be_cut(*step.kernel) && step.kernel->outputs().size() == 1 && !step.kernel->outputs()[0].ragged_axis &&
+         !step.node->options.chunks;
 }
 
 // How often the consumer's blocks compute each element of its input.

@@ -24,6 +24,7 @@ void visit(Draft& draft, const Node* root) {
     PlannedStep step;
     step.node = node;
     step.kernel = node->kernel;
+    step.part_of = node->part_of;
     for (const Array& input : node->inputs) step.inputs.push_back({draft.index.at(&input.node()), input.output()});
     draft.index.emplace(node, static_cast<int>(draft.steps.size()));
     draft.steps.push_back(std::move(step));

@@ -98,9 +98,10 @@ class Lowering {
     metadata.zarr_format = request.zarr_format;
     metadata.shape = spec.max_shape();
     metadata.dtype = spec.dtype;
+    if (request.chunks) metadata.edges.clear();
     metadata.chunks = request.chunks ? *request.chunks : request.like ? request.like->chunks : natural;
     check(metadata.chunks, "chunks");
-    if (request.shards || !request.like) metadata.shards = request.shards;
+    metadata.shards = request.shards;
     if (metadata.shards) {
       check(*metadata.shards, "shards");
       for (std::size_t axis = 0; axis < spec.rank(); ++axis)
@@ -234,7 +235,7 @@ class Lowering {
     PlanArray array{name,
                     PlanArray::Role::pieces,
                     step(k).specs[output],
-                    step(k).kernel->output_extents(output, step(k).block),
+                    step(k).kernel->room(output, step(k).block),
                     -1,
                     {},
                     plan_.options.run_dir + "/data/" + name,
@@ -252,9 +253,9 @@ class Lowering {
     Stage stage;
     stage.name = step(k).value_name(output) + ".compact";
     stage.function = "compact";
-    stage.steps = {step(k).name};
+    stage.steps = {step(k).owner()};
     stage.grid = Grid(spec.max_shape(), chunks);
-    stage.program = move_program(spec, within(chunks, spec.max_shape()), pieces, to, true);
+    stage.program = move_program(spec, within(chunks, spec.max_shape()), pieces, to, Move::gather);
     stage.inputs = {pieces};
     stage.outputs = {to};
     stage.compacts = true;
@@ -268,7 +269,8 @@ class Lowering {
     const Grid blocks(kernel->domain(), step(k).block);
     std::int64_t runs = blocks.size();
     Stage stage = new_stage(k, step(k).name, blocks);
-    ProgramRequest request{.root = k, .block = step(k).block, .targets = std::vector<int>(kernel->outputs().size(), -1)};
+    ProgramRequest request{
+        .root = k, .block = step(k).block, .targets = std::vector<int>(kernel->outputs().size(), -1)};
     std::vector<int> columns = add_columns(k, runs > 1 ? ".runs" : ".pieces");
     for (std::size_t c = 0; c < columns.size(); ++c) request.targets[form.columns[c]] = columns[c];
     stage.outputs = columns;
@@ -281,7 +283,7 @@ class Lowering {
       Stage merge;
       merge.name = step(k).name + ".merge" + number;
       merge.function = "merge";
-      merge.steps = {step(k).name};
+      merge.steps = {step(k).owner()};
       merge.grid = groups;
       merge.inputs = columns;
       columns = add_columns(k, groups.size() > 1 ? ".merged" + number : ".pieces");
@@ -307,19 +309,27 @@ class Lowering {
     for (std::size_t output : step(k).kernel->runs()->columns) {
       const std::string name = step(k).value_name(output) + suffix;
       const std::int64_t rows = std::clamp<std::int64_t>(step(k).specs[output].extents[0].value, 1, kRunRows);
-      columns.push_back(add_array({name, PlanArray::Role::pieces, step(k).specs[output], {rows}, -1, {},
-                                   plan_.options.run_dir + "/data/" + name, 0, false}));
+      columns.push_back(add_array({name,
+                                   PlanArray::Role::pieces,
+                                   step(k).specs[output],
+                                   {rows},
+                                   -1,
+                                   {},
+                                   plan_.options.run_dir + "/data/" + name,
+                                   0,
+                                   false}));
     }
     return columns;
   }
 
-  // Where in the merged run each element of the input stands.
+  // Where in the merged run each element of the input stands. A task for each block, which streams all of the run: partial
+  // results would be as large as the input, for every group of them.
   void rank(int k, std::size_t output) {
     const std::vector<std::size_t> lookup = step(k).kernel->runs()->lookup;
     PlannedStep search;
     search.node = step(k).node;
     search.name = step(k).value_name(output);
-    search.part_of = step(k).name;
+    search.part_of = step(k).owner();
     search.needed = true;
     search.inputs = {{k, lookup[0]}, step(k).inputs[0]};
     if (lookup.size() > 1) search.inputs.push_back({k, lookup[1]});
@@ -334,7 +344,7 @@ class Lowering {
     const Value own{k, output}, made{static_cast<int>(draft_.steps.size()), 0};
     if (const auto asked = requests_.find(own); asked != requests_.end()) requests_[made] = asked->second;
     draft_.steps.push_back(std::move(search));
-    reduced(made.step);
+    reduced(made.step, true);
     draft_.arrays[own] = draft_.arrays.at(made);
   }
 
@@ -359,7 +369,7 @@ class Lowering {
                               plan_.arrays[array].chunks};
       return std::max(io.read(array, buffer), io.write(array, buffer));
     };
-    const std::uint64_t base = draft_.baselines.coordinator;
+    const std::uint64_t base = draft_.plan.baselines.coordinator;
     const std::uint64_t budget = plan_.options.budget > base ? plan_.options.budget - base : 0;
     const std::uint64_t share = budget / static_cast<std::uint64_t>(std::max(plan_.options.workers, 1));
     const std::uint64_t io_bytes = std::max(beside(from), beside(to));
@@ -374,7 +384,10 @@ class Lowering {
     stage.function = kMoveFunction;
     stage.steps = steps;
     stage.grid = Grid(spec.max_shape(), block);
-    stage.program = move_program(spec, within(block, spec.max_shape()), from, to, false);
+    const auto &source = plan_.arrays[from].zarr, &target = plan_.arrays[to].zarr;
+    const bool alike = source && plan_.arrays[to].role == PlanArray::Role::output && target->stored_alike(*source);
+    stage.program =
+        move_program(spec, within(block, spec.max_shape()), from, to, alike ? Move::as_stored : Move::recode);
     stage.inputs = {from};
     stage.outputs = {to};
     stage.options = options;
@@ -411,8 +424,9 @@ class Lowering {
     }
   }
 
-  // Levels of a tree: each task streams a group of blocks into partial results, until one group is left.
-  void reduced(int k) {
+  // Levels of a tree: each task streams a group of blocks into partial results, until one group is left. `at_once`: one
+  // group from the beginning.
+  void reduced(int k, bool at_once = false) {
     const Kernel& kernel = *step(k).kernel;
     const ReductionForm& form = *kernel.reduction();
     Shape domain = kernel.domain();
@@ -422,7 +436,7 @@ class Lowering {
       for (std::size_t axis : form.axes)
         domain[axis] = std::max<std::int64_t>(domain[axis], 1);  // nothing to add up: one task
       const Grid blocks(domain, inner);
-      const Shape group = reduction_group(blocks.counts(), form.axes, level == 1);
+      const Shape group = at_once ? blocks.counts() : reduction_group(blocks.counts(), form.axes, level == 1);
       Shape task = inner, groups = domain;
       bool last = true;
       for (std::size_t axis : form.axes) {
@@ -446,7 +460,7 @@ class Lowering {
         const std::string suffix = form.states.size() > 1 ? "." + std::to_string(n) : "";
         const int array = last ? store({k, n}, step(k).specs[n], step(k).chunks[n])
                                : add_intermediate(name + suffix, ArraySpec(form.states[n], form.with_tail(groups, n)),
-                                                form.with_tail(next_inner, n));
+                                                  form.with_tail(next_inner, n));
         request.targets.push_back(array);
         stage.outputs.push_back(array);
         if (!last) partials.push_back(array);

@@ -1,14 +1,35 @@
 #include "engine/plan/memory_model.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <limits>
 #include <string>
 
+#include "engine/plan/machine_memory.h"
+
 namespace cuboid {
+
+Baselines baselines_of(const std::vector<std::string>& locations) {
+  // Measured: libcurl and what it brings 9 MiB, certificates beside; libzip and its cryptography 4 MiB.
+  constexpr std::uint64_t kNetwork = 12u << 20, kArchive = 5u << 20;
+  const auto any = [&](const auto& predicate) { return std::any_of(locations.begin(), locations.end(), predicate); };
+  std::uint64_t loaded = 0;
+  if (any([](const std::string& place) {
+        return place.find("://") != std::string::npos && !place.starts_with("file:") && !place.starts_with("memory:");
+      }))
+    loaded += kNetwork;
+  if (any([](const std::string& place) { return place.find(".zip") != std::string::npos; })) loaded += kArchive;
+  Baselines baselines;
+  baselines.coordinator += loaded;
+  baselines.worker += loaded;
+  return baselines;
+}
+
+std::uint64_t malloc_threshold(std::uint64_t spare, int threads) {
+  // Beyond the least, glibc's own, mappings cost little beside the work on them. The holes that allocations of up to n
+  // bytes leave behind in an arena were up to 4 n: half of what is spare is kept free of them.
+  constexpr std::uint64_t kLeast = 128u << 10, kMost = 4u << 20;
+  return std::clamp(spare / (8 * static_cast<std::uint64_t>(std::max(threads, 1))), kLeast, kMost);
+}
 
 int tasks_at_once(std::uint64_t budget, const Baselines& baselines, std::uint64_t projected, bool isolated,
                   int workers) {
@@ -22,36 +43,6 @@ std::uint64_t smallest_budget(const Baselines& baselines, std::uint64_t projecte
   return baselines.coordinator + projected + (isolated ? baselines.worker : 0);
 }
 
-namespace {
-
-std::uint64_t mem_available() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  std::uint64_t kib = 0;
-  while (file >> word)
-    if (word == "MemAvailable:" && file >> kib) return kib << 10;
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
-// What a control group leaves: the smallest over this process's group and its ancestors; max where there is no limit.
-std::uint64_t cgroup_headroom() {
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream own("/proc/self/cgroup");
-  for (std::string line; std::getline(own, line);) {
-    if (!line.starts_with("0::")) continue;
-    for (std::string path = line.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
-      const std::string folder = "/sys/fs/cgroup" + path;
-      std::uint64_t limit = 0, used = 0;
-      std::ifstream max(folder + "/memory.max"), current(folder + "/memory.current");
-      if ((max >> limit) && (current >> used)) least = std::min(least, limit > used ? limit - used : 0);
-      if (path.find('/') == std::string::npos) break;
-    }
-  }
-  return least;
-}
-
-}  // namespace
-
-std::uint64_t default_budget() { return std::min(mem_available(), cgroup_headroom()) / 5 * 4; }
+std::uint64_t default_budget() { return available_memory() / 5 * 4; }
 
 }  // namespace cuboid

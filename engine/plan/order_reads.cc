@@ -19,7 +19,7 @@ PlannedStep rechunk_step(Draft& draft, const PlannedStep& consumer, std::size_t 
   auto node = std::make_shared<Node>();
   PlannedStep step;
   step.name = consumer.name + ".rechunk" + (input > 0 ? std::to_string(input + 1) : "");
-  step.part_of = consumer.name;
+  step.part_of = consumer.owner();
   step.kernel = resolve_kernel(draft.resolvers, call);
   node->kernel = step.kernel;
   draft.added.push_back(node);
@@ -40,7 +40,7 @@ void order_reads(Draft& draft) {
   std::vector<int> moved;  // where each step has come to
   for (PlannedStep& step : draft.steps) {
     for (Value& input : step.inputs) input.step = moved[input.step];
-    for (std::size_t k = 0; step.kernel && step.kernel->in_c_order() && k < step.inputs.size(); ++k) {
+    for (std::size_t k = 0; step.kernel && step.kernel->reads_in_order() && k < step.inputs.size(); ++k) {
       const Value value = step.inputs[k];
       const ArraySpec spec = steps[value.step].specs[value.output];
       Shape block = step.kernel->input_extents(k, step.block);

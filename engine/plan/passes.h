@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/memory_model.h"
 #include "engine/plan/plan.h"
 #include "storage/error.h"
 
@@ -44,10 +43,9 @@ struct Draft {
   const PlanRequest* request = nullptr;
   Resolvers resolvers;
   Facts facts;
-  Baselines baselines;
   std::vector<PlannedStep> steps;
-  std::map<const Node*, int> index;  // of steps
-  std::set<int> inlined;             // steps that are computed inside their consumer
+  std::map<const Node*, int> index;                // of steps
+  std::set<int> inlined;                           // steps that are computed inside their consumer
   std::vector<std::shared_ptr<const Node>> added;  // nodes of steps that the planner added
   Plan plan;
   std::map<Value, int> arrays;  // where a value is stored: index into plan.arrays
@@ -128,8 +126,13 @@ TaskProgram build_program(const Draft& draft, const ProgramRequest& request);
 void widen(const Draft& draft, Stage& stage, const ProgramRequest& request);
 // Sum over all blocks of the bytes of a box, without enumerating the grid.
 double total_bytes(const Grid& grid, DType dtype, const std::function<Box(const Box&)>& box_of);
-// Elements that stay what they are: `block` of one array, or of a ragged array's pieces, becomes chunks of another.
-TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, bool gathers);
+// Elements that stay what they are: `block` of one array becomes chunks of another.
+enum class Move : std::uint8_t {
+  gather,     // from a ragged array's pieces
+  recode,     // decoded and encoded
+  as_stored,  // decoded to be checked, then stored as it was
+};
+TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, Move how);
 // Runs of ragged arrays, a column each, become one.
 TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to);
 
@@ -137,6 +140,6 @@ TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int>
 // levels.
 inline constexpr std::int64_t kMergedRuns = 32;
 // Rows of an object in which a run is stored.
-inline constexpr std::int64_t kRunRows = 16384;
+inline constexpr std::int64_t kRunRows = 32768;
 
 }  // namespace cuboid::passes

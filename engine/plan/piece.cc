@@ -33,8 +33,8 @@ void read_piece(const Store& store, const std::string& key, const View& into, Me
   Buffer encoded = account.acquire(chain->encoded_bound());
   const auto length = store.read(key, encoded.bytes());
   if (!length)
-    throw Error(ErrorKind::corrupt,
-                "a block's result is missing: " + store.describe(key) + "; run again with --fresh to compute it anew");
+    throw Error(ErrorKind::corrupt, "a block's result is missing: " + store.describe(key),
+                {{"file", store.describe(key)}});
   try {
     chain->decode({encoded.data(), *length}, {into.data, bytes}, account);
   } catch (Error& error) {

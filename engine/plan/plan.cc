@@ -46,7 +46,7 @@ std::vector<TaskBox> task_reads(const Plan&, const Stage& stage, std::int64_t bl
   const std::vector<Box> boxes = op_boxes(stage.program, stage.grid.box(block));
   std::vector<TaskBox> reads;
   for (const Step& step : stage.program.steps)
-    if (step.what == Step::What::read)
+    if (step.what == Step::What::read || step.what == Step::What::move)
       reads.push_back({step.array, buffer_box(stage.program, step.buffer, boxes, stage.grid.block())});
     else if (step.what == Step::What::gather)
       reads.push_back({step.array, boxes[0]});
@@ -59,8 +59,9 @@ std::vector<TaskBox> task_writes(const Plan&, const Stage& stage, std::int64_t b
   const std::vector<Box> boxes = op_boxes(stage.program, stage.grid.box(block));
   std::vector<TaskBox> writes;
   for (const Step& step : stage.program.steps)
-    if (step.what == Step::What::write)
-      writes.push_back({step.array, buffer_box(stage.program, step.buffer, boxes, stage.grid.block())});
+    if (step.what == Step::What::write || step.what == Step::What::move)
+      writes.push_back({step.what == Step::What::move ? step.out[0] : step.array,
+                        buffer_box(stage.program, step.buffer, boxes, stage.grid.block())});
   return writes;
 }
 
@@ -77,7 +78,8 @@ Producer producer_of(const Plan& plan, int array) {
   const Stage& stage = plan.stages[plan.arrays[array].producer];
   for (const Step& step : stage.program.steps)
     if (((step.what == Step::What::write || step.what == Step::What::write_piece) && step.array == array) ||
-        (step.what == Step::What::merge && std::count(step.out.begin(), step.out.end(), array) > 0))
+        ((step.what == Step::What::merge || step.what == Step::What::move) &&
+         std::count(step.out.begin(), step.out.end(), array) > 0))
       return {stage, step};
   throw Error(ErrorKind::invalid, "no step writes array '" + plan.arrays[array].name + "'");
 }
@@ -89,7 +91,7 @@ std::vector<std::int64_t> producing_blocks(const Plan& plan, int array, const Bo
   if (plan.arrays[array].producer < 0) return blocks;
   const Producer producer = producer_of(plan, array);
   const Grid& grid = producer.stage.grid;
-  if (producer.write.what != Step::What::write) {
+  if (producer.write.what != Step::What::write && producer.write.what != Step::What::move) {
     blocks.resize(static_cast<std::size_t>(grid.size()));
     for (std::size_t k = 0; k < blocks.size(); ++k) blocks[k] = static_cast<std::int64_t>(k);
     return blocks;
@@ -158,6 +160,8 @@ nlohmann::json plan_report(const Plan& plan) {
                       {"block", stage.grid.block()},
                       {"projected_bytes", stage.numbers.projected},
                       {"estimated_bytes", stage.projection.uncertain},
+                      {"memory_formula", memory_formula(plan, stage)},
+                      {"user_numbers", user_numbers(stage)},
                       {"concurrency", stage.numbers.concurrency},
                       {"bytes_read", stage.numbers.bytes_read},
                       {"bytes_written", stage.numbers.bytes_written},
@@ -172,6 +176,12 @@ nlohmann::json plan_report(const Plan& plan) {
                    {"disk_peak_bytes", plan.disk_peak},
                    {"memory_seconds", nullptr}}},
                  {"refused", nullptr}};
+  if (plan.deciding) {
+    const Deciding& d = *plan.deciding;
+    report["deciding"] = {{"stage", d.stage}, {"smallest_budget", d.smallest_budget}, {"chunks", nullptr}};
+    if (d.chunks)
+      report["deciding"].update({{"chunks", *d.chunks}, {"step", d.step}, {"budget_with_chunks", d.budget_then}});
+  }
   if (!plan.checked_only.empty()) report["checked_only"] = plan.checked_only;
   if (plan.refused) {
     const Refusal& r = *plan.refused;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/expr/array.h"
+#include "engine/plan/memory_model.h"
 #include "engine/plan/task_program.h"
 
 namespace cuboid {
@@ -67,6 +68,16 @@ struct Refusal {
   std::string hint;                         // what would fit
 };
 
+// The stage with the largest task: it decides in how small a budget the plan still runs.
+struct Deciding {
+  std::string stage;
+  std::uint64_t smallest_budget = 0;  // bytes
+  // A block shape of its step that lowers it (`chunks:`), and what the plan needs then at least as far as this stage goes.
+  std::optional<Shape> chunks = {};
+  std::string step = {};
+  std::uint64_t budget_then = 0;
+};
+
 struct PlanOptions {
   std::uint64_t budget = 0;  // bytes this run may use on this machine
   int workers = 1;           // tasks at once, at most
@@ -78,11 +89,13 @@ struct PlanOptions {
 
 struct Plan {
   PlanOptions options;
+  Baselines baselines;
   std::vector<PlanArray> arrays;
   std::vector<Stage> stages;  // in an order in which they may run
   std::uint64_t bytes_read = 0, bytes_written = 0, disk_peak = 0;
   std::int64_t tasks = 0;
   std::optional<Refusal> refused;
+  std::optional<Deciding> deciding;       // where there are tasks at all
   std::vector<std::string> checked_only;  // steps that no output needs
 
   int stage_index(const std::string& name) const;  // -1 where there is none
@@ -97,7 +110,7 @@ struct OutputRequest {
   std::string codecs = "blosc-lz4";  // a name or a JSON list
   bool overwrite = false;
   std::string attributes;  // a JSON object, or "" for none; engine provenance is added
-  // array copy: everything not stated above is taken from here.
+  // array copy: what has no field above is taken from here; chunks too where none are stated.
   std::optional<ArrayMetadata> like;
 };
 struct PlanRequest {
@@ -123,6 +136,12 @@ nlohmann::json plan_to_json(const Plan& plan);
 Plan plan_from_json(const nlohmann::json& json, const Resolvers& resolvers);
 // The public form (`cuboid plan --json`).
 nlohmann::json plan_report(const Plan& plan);
+
+// --- where the numbers come from
+// "x 8 MiB + y 1 MiB + encoding y 1.1 MiB": what one task of the stage holds at its peak.
+std::string memory_formula(const Plan& plan, const Stage& stage);
+// "max_shape (5000, 6), extra_memory 64 MiB": what the user stated of the stage's calls; empty where nothing.
+std::string user_numbers(const Stage& stage);
 
 // --- questions about one task, answered from the plan alone
 // What a task reads of each array that its program names, and what it writes: boxes of elements.

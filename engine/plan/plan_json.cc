@@ -93,10 +93,27 @@ PlanArray array_from_json(const json& in) {
   array.producer = in.at("producer");
   array.location = in.at("location");
   array.ragged_axis = in.at("ragged_axis");
-  if (in.contains("metadata"))
-    array.zarr = ZarrArray::prepare(open_store(in.at("store").get<std::string>()), in.at("path").get<std::string>(),
-                                    metadata_from_json(in["metadata"]));
+  if (in.contains("metadata")) {
+    // Sources may be what is read only.
+    const auto open = array.role == PlanArray::Role::source ? ZarrArray::reopen : ZarrArray::prepare;
+    array.zarr = open(open_store(in.at("store").get<std::string>()), in.at("path").get<std::string>(),
+                      metadata_from_json(in["metadata"]));
+  }
   return array;
+}
+
+json deciding_to_json(const std::optional<Deciding>& deciding) {
+  if (!deciding) return nullptr;
+  return {deciding->stage, deciding->smallest_budget, deciding->chunks ? json(*deciding->chunks) : json(nullptr),
+          deciding->step, deciding->budget_then};
+}
+std::optional<Deciding> deciding_from_json(const json& in) {
+  if (in.is_null()) return std::nullopt;
+  Deciding deciding{in.at(0), in.at(1)};
+  if (!in.at(2).is_null()) deciding.chunks = in.at(2).get<Shape>();
+  deciding.step = in.at(3);
+  deciding.budget_then = in.at(4);
+  return deciding;
 }
 
 json program_to_json(const TaskProgram& program) {
@@ -108,9 +125,10 @@ json program_to_json(const TaskProgram& program) {
                    {"input", op.input},
                    {"merges", op.merges}});
   for (const BufferDecl& b : program.buffers)
-    buffers.push_back({static_cast<int>(b.operand), b.op, b.index, dtype_text(b.dtype), b.extents});
+    buffers.push_back({static_cast<int>(b.operand), b.op, b.index, dtype_text(b.dtype), b.extents, b.fenced});
   for (const Step& s : program.steps)
-    steps.push_back({static_cast<int>(s.what), s.buffer, s.array, s.op, static_cast<int>(s.phase), s.in, s.out});
+    steps.push_back(
+        {static_cast<int>(s.what), s.buffer, s.array, s.op, static_cast<int>(s.phase), s.in, s.out, s.slabs});
   return {{"ops", ops}, {"buffers", buffers}, {"steps", steps}, {"loop_block", program.loop_block}};
 }
 TaskProgram program_from_json(const json& in, const Resolvers& resolvers) {
@@ -123,11 +141,11 @@ TaskProgram program_from_json(const json& in, const Resolvers& resolvers) {
   }
   for (const json& b : in.at("buffers"))
     program.buffers.push_back({static_cast<BufferDecl::Operand>(b.at(0).get<int>()), b.at(1), b.at(2),
-                               dtype_of(b.at(3)), b.at(4).get<Shape>()});
+                               dtype_of(b.at(3)), b.at(4).get<Shape>(), b.at(5).get<bool>()});
   for (const json& s : in.at("steps"))
     program.steps.push_back({static_cast<Step::What>(s.at(0).get<int>()), s.at(1), s.at(2), s.at(3),
                              static_cast<Phase>(s.at(4).get<int>()), s.at(5).get<std::vector<int>>(),
-                             s.at(6).get<std::vector<int>>()});
+                             s.at(6).get<std::vector<int>>(), s.at(7).get<std::vector<int>>()});
   program.loop_block = in.at("loop_block").get<Shape>();
   return program;
 }
@@ -287,6 +305,7 @@ json plan_to_json(const Plan& plan) {
           {"arrays", arrays},
           {"stages", stages},
           {"totals", {plan.bytes_read, plan.bytes_written, plan.disk_peak, plan.tasks}},
+          {"deciding", deciding_to_json(plan.deciding)},
           {"checked_only", plan.checked_only}};
 }
 
@@ -306,6 +325,7 @@ Plan plan_from_json(const json& in, const Resolvers& resolvers) {
     const json& totals = in.at("totals");
     plan.bytes_read = totals.at(0), plan.bytes_written = totals.at(1), plan.disk_peak = totals.at(2),
     plan.tasks = totals.at(3);
+    plan.deciding = deciding_from_json(in.at("deciding"));
     plan.checked_only = in.at("checked_only").get<std::vector<std::string>>();
     return plan;
   } catch (const json::exception& error) {

@@ -1,28 +1,14 @@
 // make_plan: the passes in order, and the checks of outputs.
 #include <algorithm>
-#include <filesystem>
 
 #include "engine/plan/passes.h"
+#include "engine/plan/places.h"
 
 namespace cuboid {
 
 namespace {
 
 using passes::Draft;
-
-// Same place, whatever way it is written; URLs as they are.
-std::string place(const std::string& location) {
-  if (location.find("://") != std::string::npos) return location;
-  std::error_code error;
-  const auto path = std::filesystem::weakly_canonical(location, error);
-  std::string text = error ? location : path.string();
-  while (text.size() > 1 && text.back() == '/') text.pop_back();
-  return text;
-}
-
-bool inside(const std::string& inner, const std::string& outer) {
-  return inner == outer || (inner.starts_with(outer) && inner[outer.size()] == '/');
-}
 
 void check_outputs(const PlanRequest& request, const Plan& plan) {
   std::vector<std::string> outputs;
@@ -33,22 +19,23 @@ void check_outputs(const PlanRequest& request, const Plan& plan) {
         throw Error(ErrorKind::invalid, "two outputs would be written into one place: " + here + " and " + other +
                                             "; give each a path of its own");
     for (const PlanArray& array : plan.arrays)
-      if (array.role == PlanArray::Role::source &&
-          (inside(here, place(array.location)) || inside(place(array.location), here)))
-        throw Error(ErrorKind::invalid, "the output " + here + " would be written into the input '" + array.name +
-                                            "' at " + array.location + "; choose another path");
+      if (array.role == PlanArray::Role::source)
+        check_apart(output.path, "'" + array.name + "' at " + array.location, array.location);
     outputs.push_back(here);
     const auto& own = request.options.own_outputs;
     const bool made_here =
         std::any_of(own.begin(), own.end(), [&](const std::string& path) { return place(path) == here; });
     if (output.overwrite || made_here) continue;
-    const auto store = open_store(output.path);
-    for (const char* key : {"zarr.json", ".zarray", ".zgroup"})
-      if (store->stamp(key))
-        throw Error(ErrorKind::invalid, "the output " + output.path +
-                                            " exists already and this run did not make it; choose " +
-                                            "another path or say overwrite: true");
+    check_nothing_there(output.path);
   }
+}
+
+std::vector<std::string> places_of(const Draft& draft) {
+  std::vector<std::string> places{draft.plan.options.run_dir};
+  for (const OutputRequest& output : draft.request->outputs) places.push_back(output.path);
+  for (const passes::PlannedStep& step : draft.steps)
+    if (step.node->source) places.push_back(step.node->source->name());
+  return places;
 }
 
 Plan plan_once(const PlanRequest& request, const Resolvers& resolvers, const Facts& facts,
@@ -59,6 +46,7 @@ Plan plan_once(const PlanRequest& request, const Resolvers& resolvers, const Fac
   draft.facts = facts;
   draft.plan.options = request.options;
   passes::gather(draft);
+  draft.plan.baselines = baselines_of(places_of(draft));
   passes::choose_blocks(draft);
   passes::order_reads(draft);
   passes::fuse(draft, apart);

@@ -34,7 +34,8 @@ class Builder {
   }
 
   int declare(BufferDecl::Operand operand, int op, std::size_t index, DType dtype, Shape extents) {
-    program_.buffers.push_back({operand, op, index, dtype, std::move(extents)});
+    const bool fenced = operand != BufferDecl::Operand::input && program_.ops[op].kernel->foreign();
+    program_.buffers.push_back({operand, op, index, dtype, std::move(extents), fenced});
     return static_cast<int>(program_.buffers.size()) - 1;
   }
   void emit(Step::What what, int buffer, int array = -1) {
@@ -89,26 +90,40 @@ class Builder {
     release(std::move(buffers));
   }
 
+  // Whether all inner blocks of a task take the same box of an input, so that it is read once.
+  bool same_for_all(std::size_t k) const {
+    if (request_.block == request_.loop_block) return false;
+    const Kernel& kernel = *program_.ops[0].kernel;
+    Box second = Box::whole(request_.loop_block);
+    for (std::size_t axis : kernel.reduction()->axes) second.origin[axis] = second.shape[axis];
+    return kernel.input_box(k, second) == kernel.input_box(k, Box::whole(request_.loop_block)) &&
+           kernel.input_box(k, second) == kernel.input_box(k, Box::whole(request_.block));
+  }
+
   // All inputs of an op; the same array under the same box (x * x) is read once.
   std::vector<int> operands(int op) {
+    const std::size_t inputs = step(op_steps_[op]).inputs.size();
+    std::vector<int> buffers(inputs, -1);
+    add_operands(op, std::vector<bool>(inputs, true), buffers);
+    return buffers;
+  }
+  void add_operands(int op, const std::vector<bool>& chosen, std::vector<int>& buffers) {
     const PlannedStep& consumer = step(op_steps_[op]);
-    std::vector<int> buffers;
     for (std::size_t k = 0; k < consumer.inputs.size(); ++k) {
-      int same = -1;
-      for (std::size_t j = 0; j < k && same < 0; ++j)
+      if (!chosen[k]) continue;
+      for (std::size_t j = 0; j < k && buffers[k] < 0; ++j)
         if (consumer.inputs[j] == consumer.inputs[k] && consumer.kernel->input_is_block(j) &&
             consumer.kernel->input_is_block(k))
-          same = buffers[j];
-      buffers.push_back(same >= 0 ? same : operand(op, k));
+          buffers[k] = buffers[j];
+      if (buffers[k] < 0) buffers[k] = operand(op, k);
     }
-    return buffers;
   }
 
   std::vector<int> acquire_outputs() {
     const Kernel& kernel = *program_.ops[0].kernel;
     std::vector<int> out;
     for (std::size_t k = 0; k < kernel.outputs().size(); ++k) {
-      Shape extents = kernel.output_extents(k, request_.block);
+      Shape extents = kernel.room(k, request_.block);
       out.push_back(declare(BufferDecl::Operand::output, 0, k, kernel.outputs()[k].spec.dtype, std::move(extents)));
       emit(Step::What::acquire, out.back());
     }
@@ -136,12 +151,25 @@ class Builder {
     std::vector<int> in = operands(0);
     std::vector<int> out;
     if (kernel.outputs().size() == 1)
-      out = {result_of(0, kernel.outputs()[0].spec.dtype, kernel.output_extents(0, request_.block), in)};
+      out = {result_of(0, kernel.outputs()[0].spec.dtype, kernel.room(0, request_.block), in)};
     else
       out = acquire_outputs();
     call(0, Phase::map, in, out);
+    take_slabs(kernel);
     release_all_but(out[0], std::move(in));
     write_outputs(out);
+  }
+
+  // Outputs of which only a slab is in memory are stored while the call runs.
+  void take_slabs(const Kernel& kernel) {
+    std::vector<int> arrays(kernel.outputs().size(), -1);
+    bool any = false;
+    for (std::size_t k = 0; k < arrays.size(); ++k) {
+      if (kernel.room(k, request_.block) == kernel.output_extents(k, request_.block)) continue;
+      arrays[k] = request_.targets[k];
+      any = true;
+    }
+    if (any) program_.steps.back().slabs = std::move(arrays);
   }
 
   // A call for each input, with that one alone in memory.
@@ -181,11 +209,24 @@ class Builder {
   void reduction() {
     const std::vector<int> states = acquire_states(request_.block);
     call(0, Phase::init, {}, states);
+    std::vector<int> before;  // the loop, since all inner blocks take the same
+    const std::size_t inputs = step(request_.root).inputs.size();
+    std::vector<int> in(inputs, -1);
+    std::vector<bool> first(inputs, false);
+    for (std::size_t k = 0; k < inputs; ++k) first[k] = !request_.merges && same_for_all(k);
+    add_operands(0, first, in);
+    std::copy_if(in.begin(), in.end(), std::back_inserter(before), [](int buffer) { return buffer >= 0; });
     program_.steps.push_back({Step::What::loop_begin, -1, -1, -1, Phase::map, {}, {}});
-    const std::vector<int> in = request_.merges ? read_partials() : operands(0);
+    first.flip();
+    if (request_.merges)
+      in = read_partials();
+    else
+      add_operands(0, first, in);
     call(0, request_.merges ? Phase::merge : Phase::accumulate, in, states);
+    std::erase_if(in, [&](int buffer) { return std::count(before.begin(), before.end(), buffer) > 0; });
     release(in);
     program_.steps.push_back({Step::What::loop_end, -1, -1, -1, Phase::map, {}, {}});
+    release(before);
     if (request_.partial) return write_outputs(states);
     const std::vector<int> out = acquire_outputs();
     call(0, Phase::finalize, states, out);
@@ -204,7 +245,7 @@ class Builder {
 
 TaskProgram build_program(const Draft& draft, const ProgramRequest& request) { return Builder(draft, request).build(); }
 
-TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, bool gathers) {
+TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, Move how) {
   TaskProgram program;
   program.ops.push_back({make_move_kernel(spec), -1, 0, false});
   program.buffers.push_back({BufferDecl::Operand::input, 0, 0, spec.dtype, block});
@@ -212,8 +253,13 @@ TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, in
     program.steps.push_back({what, 0, array, -1, Phase::map, {}, {}});
   };
   emit(Step::What::acquire, -1);
-  emit(gathers ? Step::What::gather : Step::What::read, from);
-  emit(Step::What::write, to);
+  if (how == Move::as_stored) {
+    emit(Step::What::move, from);
+    program.steps.back().out = {to};
+  } else {
+    emit(how == Move::gather ? Step::What::gather : Step::What::read, from);
+    emit(Step::What::write, to);
+  }
   emit(Step::What::release, -1);
   return program;
 }

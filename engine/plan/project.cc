@@ -28,16 +28,49 @@ std::uint64_t PlanIo::read(int array, const BufferDecl& buffer) const {
   return from.read_memory(buffer.extents, begins_at_borders(buffer, from.shape(), from.metadata().chunks));
 }
 
-// Where every op on the way passes its own block on, the boxes read are the blocks (and inner blocks) themselves.
+namespace {
+
+// For each axis of an input of a reduction the axis of the domain that it runs along, as its boxes show; nothing where
+// it runs along none.
+std::vector<std::optional<std::size_t>> axes_of_input(const Kernel& kernel, std::size_t input, const Shape& block) {
+  const Box first = kernel.input_box(input, Box::whole(block));
+  std::vector<std::optional<std::size_t>> axes(first.origin.size());
+  for (std::size_t axis = 0; axis < block.size(); ++axis) {
+    Box next = Box::whole(block);
+    next.origin[axis] = block[axis];
+    const Box moved = kernel.input_box(input, next);
+    for (std::size_t k = 0; k < axes.size(); ++k)
+      if (moved.origin[k] != first.origin[k]) axes[k] = axis;
+  }
+  return axes;
+}
+
+bool at_borders(std::int64_t extent, std::int64_t chunk, std::int64_t whole) {
+  return extent % chunk == 0 || extent >= whole;
+}
+
+}  // namespace
+
+// Where every op on the way passes its own block on, the boxes read are the blocks (and inner blocks) themselves. A
+// reduction may have a domain of more axes than its input.
 bool PlanIo::begins_at_borders(const BufferDecl& buffer, const Shape& shape, const Shape& chunks) const {
-  if (!program_ || shape.size() != block_.size()) return false;
+  if (!program_) return false;
   const ProgramOp* op = &program_->ops[buffer.op];
-  if (!op->merges && !op->kernel->input_is_block(buffer.index)) return false;
+  std::vector<std::optional<std::size_t>> axes;
+  const Shape& smallest = program_->loop_block.empty() ? block_ : program_->loop_block;
+  if (op->merges || op->kernel->input_is_block(buffer.index)) {
+    if (shape.size() != block_.size()) return false;
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) axes.emplace_back(axis);
+  } else if (op->consumer < 0 && op->kernel->reduction()) {
+    axes = axes_of_input(*op->kernel, buffer.index, smallest);
+  } else {
+    return false;
+  }
   for (; op->consumer >= 0; op = &program_->ops[op->consumer])
     if (!program_->ops[op->consumer].kernel->input_is_block(op->input)) return false;
   for (const Shape* extents : {&block_, &program_->loop_block})
-    for (std::size_t axis = 0; axis < extents->size(); ++axis)
-      if ((*extents)[axis] % chunks[axis] != 0 && (*extents)[axis] < shape[axis]) return false;
+    for (std::size_t axis = 0; axis < axes.size() && !extents->empty(); ++axis)
+      if (axes[axis] && !at_borders((*extents)[*axes[axis]], chunks[axis], shape[axis])) return false;
   return true;
 }
 
@@ -150,17 +183,23 @@ void count_bytes(const Plan& plan, Stage& stage) {
     }
     const DType dtype = step.buffer < 0 ? kBool : stage.program.buffers[step.buffer].dtype;
     // A loop's inner boxes tile the task's block, so the box of the whole block counts the same elements.
-    if (step.what == Step::What::read || step.what == Step::What::gather)
+    const bool moves = step.what == Step::What::move;
+    if (step.what == Step::What::read || step.what == Step::What::gather || moves)
       read += total_bytes(stage.grid, dtype, box_of(step.buffer));
-    else if (step.what == Step::What::write || step.what == Step::What::write_piece)
+    if (step.what == Step::What::write || moves)
       written += total_bytes(stage.grid, dtype, box_of(step.buffer));
+    else if (step.what == Step::What::write_piece)  // all of it, of which the buffer may hold a slab
+      written += total_bytes(stage.grid, dtype, [&](const Box& block) {
+        const BufferDecl& piece = stage.program.buffers[step.buffer];
+        return Box::whole(stage.program.ops[piece.op].kernel->output_extents(piece.index, block.shape));
+      });
   }
   stage.numbers.bytes_read = static_cast<std::uint64_t>(read);
   stage.numbers.bytes_written = static_cast<std::uint64_t>(written);
 }
 
-std::uint64_t cap_of(const Plan& plan, const Baselines& baselines, const Stage& stage) {
-  const std::uint64_t base = smallest_budget(baselines, 0, stage.isolated);
+std::uint64_t cap_of(const Plan& plan, const Stage& stage) {
+  const std::uint64_t base = smallest_budget(plan.baselines, 0, stage.isolated);
   const std::uint64_t most = plan.options.budget > base ? plan.options.budget - base : 0;
   return std::min(most, stage.options.on_exceed.max_task_memory.value_or(most));
 }
@@ -170,48 +209,108 @@ void project_stage(const Draft& draft, Stage& stage) {
   stage.projection = project(stage.program, stage.grid.block(), PlanIo(plan, stage.program, stage.grid.block()));
   Projection& p = stage.projection;
   // Nobody knows what the call takes: it is given all that one task may have, alone.
-  const std::uint64_t cap = cap_of(plan, draft.baselines, stage);
+  const std::uint64_t cap = cap_of(plan, stage);
   if (p.unknown) p.uncertain = cap > p.around_call ? cap - p.around_call : 0, p.peak = p.with_uncertain(p.uncertain);
   stage.numbers.tasks = stage.grid.size();
   stage.numbers.projected = p.peak;
   stage.numbers.concurrency = p.unknown ? 1
-                                        : std::max(1, tasks_at_once(plan.options.budget, draft.baselines, p.peak,
+                                        : std::max(1, tasks_at_once(plan.options.budget, plan.baselines, p.peak,
                                                                     stage.isolated, plan.options.workers));
   stage.confidence = confidence_of(plan, stage);
   for (int array : stage.inputs) stage.approximate |= guessed(plan.arrays[array].spec);
   count_bytes(plan, stage);
 }
 
-// Blocks that would fit: halves the longest axis of a step's block until its own stage does.
-std::optional<Shape> fitting_block(const Draft& draft, const Stage& stage) {
+// A step's stage with other blocks: the program, and the block of a task.
+struct Retried {
+  TaskProgram program;
+  Shape block;
+};
+
+// Memory of storage steps where blocks, and with them the chunks that they write, are smaller than planned.
+class SmallerIo final : public IoMemory {
+ public:
+  SmallerIo(const Plan& plan, const Retried& again) : plan_(plan), io_(plan, again.program, again.block) {}
+  std::uint64_t read(int array, const BufferDecl& buffer) const override { return io_.read(array, buffer); }
+  std::uint64_t gather(int array, const BufferDecl& buffer) const override { return io_.gather(array, buffer); }
+  std::uint64_t write(int array, const BufferDecl& buffer) const override {
+    const PlanArray& to = plan_.arrays[array];
+    ArrayMetadata metadata = to.zarr->metadata();
+    if (metadata.shards || metadata.chunks.size() != buffer.extents.size()) return io_.write(array, buffer);
+    for (std::size_t axis = 0; axis < metadata.chunks.size(); ++axis)
+      metadata.chunks[axis] = std::max<std::int64_t>(1, std::min(metadata.chunks[axis], buffer.extents[axis]));
+    const bool runs = chunks_are_runs(buffer.extents, metadata.chunks);
+    return ZarrArray::prepare(open_store(to.location), "", std::move(metadata)).write_memory(runs);
+  }
+  std::uint64_t write_piece(int array, const BufferDecl& buffer) const override {
+    return io_.write_piece(array, buffer);
+  }
+  std::uint64_t merge(const Step& step, std::int64_t runs) const override { return io_.merge(step, runs); }
+
+ private:
+  const Plan& plan_;
+  PlanIo io_;
+};
+
+// The arrays that a stage writes, per output of its step (or per partial result): -1 where it writes none.
+std::vector<int> targets_of(const Draft& draft, const PlannedStep& step, const Stage& stage) {
+  std::vector<int> targets;
+  for (std::size_t output = 0; output < step.kernel->outputs().size(); ++output) {
+    const std::string value = step.value_name(output);
+    const auto stored = std::find_if(stage.outputs.begin(), stage.outputs.end(), [&](int array) {
+      const std::string& name = draft.plan.arrays[array].name;
+      return name == value || name == value + ".pieces" || name == value + ".runs";
+    });
+    targets.push_back(stored == stage.outputs.end() ? -1 : *stored);
+  }
+  return targets;
+}
+
+Retried retry_with(const Draft& draft, int index, const Stage& stage, const Shape& block) {
+  const PlannedStep& step = draft.steps[index];
+  ProgramRequest request{.root = index, .block = block};
+  if (const ReductionForm* form = step.kernel->reduction()) {
+    Shape domain = step.kernel->domain();
+    for (std::size_t axis : form->axes) domain[axis] = std::max<std::int64_t>(domain[axis], 1);
+    const Shape group = reduction_group(Grid(domain, block).counts(), form->axes, true);
+    request.loop_block = block;
+    for (std::size_t axis : form->axes) request.block[axis] *= group[axis];
+    request.partial = stage.name != step.name;
+    request.targets = request.partial ? stage.outputs : targets_of(draft, step, stage);
+  } else {
+    request.targets = targets_of(draft, step, stage);
+  }
+  return {build_program(draft, request), request.block};
+}
+
+// The step whose blocks are a stage's tasks: its own, or the first level of a reduction.
+int step_of(const Draft& draft, const Stage& stage) {
+  if (stage.program.ops[0].merges) return -1;
   for (std::size_t k = 0; k < draft.steps.size(); ++k) {
     const PlannedStep& step = draft.steps[k];
-    if (step.name != stage.name || !step.kernel || step.kernel->reduction() || step.kernel->identity_map()) continue;
-    ProgramRequest request{.root = static_cast<int>(k), .block = step.block};
-    for (std::size_t output = 0; output < step.kernel->outputs().size(); ++output) {
-      const auto stored = std::find_if(stage.outputs.begin(), stage.outputs.end(), [&](int array) {
-        const std::string& name = draft.plan.arrays[array].name;
-        return name == step.value_name(output) || name == step.value_name(output) + ".pieces";
-      });
-      request.targets.push_back(stored == stage.outputs.end() ? -1 : *stored);
-    }
-    const std::vector<bool> whole = step.kernel->whole_axes();
-    for (;;) {
-      std::size_t longest = request.block.size();
-      for (std::size_t axis = 0; axis < request.block.size(); ++axis)
-        if (!whole[axis] && request.block[axis] > 1 &&
-            (longest == request.block.size() || request.block[axis] > request.block[longest]))
-          longest = axis;
-      if (longest == request.block.size()) return std::nullopt;
-      request.block[longest] = (request.block[longest] + 1) / 2;
-      // Chunks of the result shrink with the block; the memory of writing them is bounded by that of today's.
-      const TaskProgram program = build_program(draft, request);
-      const Projection p = project(program, request.block, PlanIo(draft.plan, program, request.block));
-      if (tasks_at_once(draft.plan.options.budget, draft.baselines, p.peak, stage.isolated, 1) > 0)
-        return request.block;
-    }
+    if (!step.kernel || step.kernel->identity_map() || !step.part_of.empty()) continue;
+    if (step.name == stage.name || (step.kernel->reduction() && stage.name == step.name + ".partial"))
+      return static_cast<int>(k);
   }
-  return std::nullopt;
+  return -1;
+}
+
+// Blocks with which a task of the stage takes at most `bytes`: halves the longest axis until it does.
+std::optional<Shape> fitting_block(const Draft& draft, const Stage& stage, std::uint64_t bytes, std::uint64_t& takes) {
+  const int index = step_of(draft, stage);
+  if (index < 0) return std::nullopt;
+  const PlannedStep& step = draft.steps[index];
+  const std::vector<bool> whole = step.kernel->whole_axes();
+  for (Shape block = step.block;;) {
+    std::size_t longest = block.size();
+    for (std::size_t axis = 0; axis < block.size(); ++axis)
+      if (!whole[axis] && block[axis] > 1 && (longest == block.size() || block[axis] > block[longest])) longest = axis;
+    if (longest == block.size()) return std::nullopt;
+    block[longest] = (block[longest] + 1) / 2;
+    const Retried again = retry_with(draft, index, stage, block);
+    takes = project(again.program, again.block, SmallerIo(draft.plan, again)).peak;
+    if (takes <= bytes) return block;
+  }
 }
 
 std::string list(const Shape& shape) {
@@ -225,16 +324,39 @@ void refuse_memory(Draft& draft) {
   const Stage* worst = nullptr;
   std::uint64_t most = 0;
   for (const Stage& stage : plan.stages) {
-    const std::uint64_t needs = smallest_budget(draft.baselines, stage.numbers.projected, stage.isolated);
+    const std::uint64_t needs = smallest_budget(plan.baselines, stage.numbers.projected, stage.isolated);
     if (needs > plan.options.budget && needs > most) worst = &stage, most = needs;
   }
   if (!worst) return;
   Refusal refusal{"memory", worst->name, worst->numbers.projected, plan.options.budget, ""};
   const std::string memory = "--memory " + std::to_string((most + kMiB - 1) / kMiB) + "MiB";
-  const auto block = fitting_block(draft, *worst);
+  const std::uint64_t base = smallest_budget(plan.baselines, 0, worst->isolated);
+  std::uint64_t takes = 0;
+  const auto block =
+      plan.options.budget > base ? fitting_block(draft, *worst, plan.options.budget - base, takes) : std::nullopt;
   refusal.hint = block ? "give step '" + worst->name + "' chunks: " + list(*block) + ", or run with " + memory
                        : "run with " + memory;
   plan.refused = std::move(refusal);
+}
+
+// Which stage decides how small the budget may be, and with what blocks it would take at most two thirds.
+void find_deciding(Draft& draft) {
+  Plan& plan = draft.plan;
+  const Stage* worst = nullptr;
+  std::uint64_t most = 0;
+  for (const Stage& stage : plan.stages) {
+    const std::uint64_t needs = smallest_budget(plan.baselines, stage.numbers.projected, stage.isolated);
+    if (stage.numbers.tasks > 0 && needs > most) worst = &stage, most = needs;
+  }
+  if (!worst) return;
+  plan.deciding = Deciding{worst->name, most};
+  if (worst->projection.unknown) return;
+  std::uint64_t takes = 0;
+  if (const auto block = fitting_block(draft, *worst, worst->numbers.projected / 3 * 2, takes)) {
+    plan.deciding->chunks = *block;
+    plan.deciding->step = draft.steps[step_of(draft, *worst)].name;
+    plan.deciding->budget_then = smallest_budget(plan.baselines, takes, worst->isolated);
+  }
 }
 
 // The largest sum of what is on disk at once if stages run one after another; decoded bytes, bounds where extents are.
@@ -283,6 +405,7 @@ void project_all(Draft& draft) {
     plan.tasks += stage.numbers.tasks;
   }
   count_disk(plan);
+  find_deciding(draft);
   refuse_memory(draft);
   if (!plan.refused) refuse_disk(plan);
 }

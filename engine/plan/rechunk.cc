@@ -11,7 +11,7 @@ namespace cuboid::passes {
 namespace {
 
 // Two passes read and write everything once more, so one pass may read its source up to this many times.
-constexpr double kMostReads = 3.0;
+constexpr double kMostDirectReads = 3.0;
 // The pattern of cuts repeats: looking at this many blocks along an axis is enough, whatever the number of chunks.
 constexpr std::int64_t kBlocksLooked = 1024;
 
@@ -86,7 +86,7 @@ RechunkPlan plan_rechunk(const Shape& shape, const Shape& source_chunks, const S
   RechunkPlan plan;
   plan.block = grow(shape, source_chunks, target_chunks, item, room);
   const double direct = read_amplification(shape, source_chunks, plan.block);
-  if (direct <= kMostReads) return plan;
+  if (direct <= kMostDirectReads) return plan;
 
   // First pass: blocks of whole source chunks, grown toward the last pass's blocks; between: what both can use whole.
   const Shape first = grow(shape, plan.block, source_chunks, item, room);

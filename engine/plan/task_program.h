@@ -32,6 +32,13 @@ struct BufferDecl {
   std::size_t index = 0;  // which input, output or state
   DType dtype;
   Shape extents;  // at most
+  // Written by code that is not ours: kFence bytes before it and behind it show where that wrote beside it.
+  bool fenced = false;
+
+  static constexpr std::size_t kFence = 64;
+  // What a buffer takes from the account for such extents, and where in it the elements begin.
+  std::size_t bytes(const Shape& actual) const { return byte_count(actual, dtype) + 2 * begin(); }
+  std::size_t begin() const { return fenced ? kFence : 0; }
 };
 
 struct Step {
@@ -47,13 +54,17 @@ struct Step {
                   // stream -> one run (`out`, likewise), by the op's kernel
     loop_begin,   // repeat up to the matching loop_end for each inner block of the task's block, in C order
     loop_end,
+    move,  // array -> buffer (acquired before), to check; and each of its stored chunks as it is -> array `out`
   };
   What what = What::acquire;
   int buffer = -1;
   int array = -1;  // index into Plan::arrays
   int op = -1;
   Phase phase = Phase::map;
-  std::vector<int> in, out;  // buffers, by input and output of the op (-1: not there); of a merge: arrays
+  std::vector<int> in, out;  // buffers, by input and output of the op (-1: not there); of a merge or move: arrays
+  // Of a call, by output: the array of pieces that takes its slabs while it runs (-1: there is none). Empty: none hands
+  // slabs over.
+  std::vector<int> slabs = {};
 };
 
 struct TaskProgram {
@@ -95,6 +106,19 @@ struct Projection {
   // The projection with other uncertain bytes.
   std::uint64_t with_uncertain(std::uint64_t bytes) const { return std::max(sure, around_call + bytes); }
 };
-Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io);
+// What a task holds at the moment of its peak, in the order of acquisition; the bytes add up to the peak.
+struct Held {
+  enum class What : std::uint8_t {
+    buffer,     // of the program
+    io,         // what a step of storage takes beside it: decoding, encoding, all that a merge holds
+    call,       // what a call takes beside its inputs and outputs
+    uncertain,  // the same, estimated
+  };
+  What what = What::buffer;
+  int index = -1;  // of the buffer, or of the step
+  std::uint64_t bytes = 0;
+};
+Projection project(const TaskProgram& program, const Shape& block, const IoMemory& io,
+                   std::vector<Held>* at_peak = nullptr);
 
 }  // namespace cuboid

@@ -10,7 +10,7 @@ namespace cuboid::passes {
 
 namespace {
 
-constexpr double kMostReads = 1.25;        // how often each element of the inputs is decoded: fewer is not worth memory
+constexpr double kMostDecodes = 1.25;      // how often each element of the inputs is decoded: fewer is not worth memory
 constexpr double kLeastGain = 0.95;        // of the reads, or a task of twice the memory is not worth it
 constexpr std::int64_t kFewestTasks = 16;  // so that a run has parts to share out and to keep
 constexpr int kTasksPerWorker = 4;
@@ -54,7 +54,7 @@ class Widening {
     ProgramRequest best = request_;
     std::vector<bool> open = draft_.steps[request_.root].kernel->splittable_axes();
     double now = times_decoded(stage_.program, stage_.grid.block());
-    while (now > kMostReads) {
+    while (now > kMostDecodes) {
       std::size_t axis = open.size();
       double least = now;
       for (std::size_t d = 0; d < open.size(); ++d) {
@@ -90,7 +90,7 @@ class Widening {
     const TaskProgram program = program_of(block);
     const Projection p = project(program, block, PlanIo(draft_.plan, program, block));
     const int shares = std::max(options.workers, kLeastShares);
-    return tasks_at_once(options.budget, draft_.baselines, p.peak, stage_.isolated, shares) == shares;
+    return tasks_at_once(options.budget, draft_.plan.baselines, p.peak, stage_.isolated, shares) == shares;
   }
 
   double times_decoded(const TaskProgram& program, const Shape& block) const {

@@ -30,6 +30,8 @@ bool holds(DType dtype, double value) {
     case Kind::floating:
     case Kind::complex_float:
       return true;
+    case Kind::opaque:
+      return false;
     case Kind::signed_int:
     case Kind::unsigned_int:
       break;
@@ -280,7 +282,8 @@ Shape Binding::largest_region(std::size_t k, const Shape& block) const {
   }
   const Grid grid(domain, extents);
   if (grid.size() > kMostBlocks)
-    refuse("its regions would be asked for " + std::to_string(grid.size()) + " blocks, at most 65536: state larger chunks");
+    refuse("its regions would be asked for " + std::to_string(grid.size()) +
+           " blocks, at most 65536: state larger chunks");
   std::vector<Shape> largest;
   for (const ArraySpec& input : inputs_) largest.emplace_back(input.rank(), 0);
   RegionsAsk wanted;
@@ -372,6 +375,19 @@ Shape Binding::output_extents(std::size_t k, const Shape& block) const {
   return shape;
 }
 
+Shape Binding::room(std::size_t k, const Shape& block) const {
+  constexpr std::int64_t kLeastObject = 1 << 20;  // bytes
+  Shape shape = output_extents(k, block);
+  const auto slab = promised_slab(k, block);
+  if (!slab) return shape;
+  std::int64_t row = outputs_[k].spec.dtype.size;
+  for (std::size_t a = 1; a < shape.size(); ++a)
+    row = row > kLeastObject / std::max<std::int64_t>(shape[a], 1) ? kLeastObject + 1
+                                                                   : row * std::max<std::int64_t>(shape[a], 1);
+  shape[0] = std::min(shape[0], std::max(*slab, kLeastObject / row + 1));
+  return shape;
+}
+
 std::optional<std::int64_t> Binding::promised_rows(std::size_t k, const Shape& block) const {
   const ExtentPattern::Form form = function_->signature.outputs[k].extents[0].form;
   const bool guessed = form == ExtentPattern::Form::guess ||
@@ -383,7 +399,7 @@ std::optional<std::int64_t> Binding::promised_rows(std::size_t k, const Shape& b
 std::optional<std::int64_t> Binding::promised_slab(std::size_t k, const Shape& block) const {
   const std::optional<Expression>& slab = function_->outputs[k].slab;
   if (!slab) return std::nullopt;
-  return slab->count(variables(block));
+  return std::max<std::int64_t>(slab->count(variables(block)), 1);
 }
 
 InferAnswer::Bytes Binding::number(const BytesManifest& bytes, const Shape& block) const {

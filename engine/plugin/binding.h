@@ -47,6 +47,8 @@ class Binding {
   Box output_box(std::size_t k, const Box& block) const;
   // Extents of one call's output: exact, or the capacity of a data-dependent one.
   Shape output_extents(std::size_t k, const Shape& block) const;
+  // What of it is in memory at once: of one that is pushed, a slab, or as many rows as make an object worth storing.
+  Shape room(std::size_t k, const Shape& block) const;
   // The manifest's own bound of a data-dependent first extent; nullopt where it is a guess.
   std::optional<std::int64_t> promised_rows(std::size_t k, const Shape& block) const;
   // Of Delivery::push: the largest first extent of one slab.

@@ -79,6 +79,9 @@ std::array<std::byte, 16> element(DType dtype, double value) {
         default:
           is_signed ? store<std::int64_t>(value, bytes.data()) : store<std::uint64_t>(value, bytes.data());
       }
+      break;
+    case Kind::opaque:  // no plugin takes these
+      break;
   }
   return bytes;
 }

@@ -22,7 +22,8 @@ unsigned floating_point_modes() {
 }
 
 bool same_folder(int folder) {
-  struct stat then {}, now {};
+  struct stat then {
+  }, now{};
   return ::fstat(folder, &then) == 0 && ::stat(".", &now) == 0 && then.st_dev == now.st_dev &&
          then.st_ino == now.st_ino;
 }

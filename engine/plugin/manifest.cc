@@ -303,6 +303,9 @@ void put_element(const JsonField& field, DType dtype, std::vector<std::byte>& da
         else
           put(data, read_element_number(part));
       }
+      return;
+    case Kind::opaque:  // has no code in a signature
+      return;
   }
 }
 
@@ -463,7 +466,8 @@ std::string_view to_string(BoundaryMode mode) { return kModes[static_cast<std::s
 Manifest parse_manifest(std::string_view json) {
   const JsonField::Json document = parse_json(json, kMaxManifestBytes, kMaxManifestDepth);
   const JsonField root(document, "");
-  root.object({"schema", "name", "version", "abi", "doc", "functions", "recipes"}, {"schema", "name", "version", "functions"});
+  root.object({"schema", "name", "version", "abi", "doc", "functions", "recipes"},
+              {"schema", "name", "version", "functions"});
   root.at("schema").integer(1, 1);
   Manifest manifest;
   read_name_and_version(root, manifest);

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
+#include <utility>
 
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/kept_surroundings.h"
+#include "engine/plugin/lanes.h"
 #include "engine/plugin/printable.h"
 #include "storage/error.h"
+#include "storage/inject.h"
 
 namespace cuboid {
 namespace {
@@ -40,7 +42,11 @@ std::string status_name(cuboid_status status) {
 
 PluginCall::PluginCall(const FunctionManifest& function, MemoryAccount& account, CallMonitor& monitor,
                        CallPromises promises)
-    : function_(function), account_(account), monitor_(monitor), probe_(dynamic_cast<CallProbe*>(&monitor)), promises_(promises) {}
+    : function_(function),
+      account_(account),
+      monitor_(monitor),
+      probe_(dynamic_cast<CallProbe*>(&monitor)),
+      promises_(promises) {}
 
 PluginCall::~PluginCall() {
   for (auto& [memory, allocation] : live_) free_allocation(allocation);
@@ -80,8 +86,10 @@ void PluginCall::add_input(const ConstView& view, const Shape& origin, const Sha
 }
 
 void PluginCall::add_output(HostOutput output) {
-  HostView& host = fill_view(views_.emplace_back(), output.data, output.origin, output.whole,
-                             Box{output.origin, output.data.shape}, 0);
+  View shown = output.data;
+  if (output.delivery == Delivery::push) shown.shape[0] = output.capacity;  // its data is not shown
+  HostView& host =
+      fill_view(views_.emplace_back(), shown, output.origin, output.whole, Box{output.origin, shown.shape}, 0);
   if (output.delivery == Delivery::emit || output.delivery == Delivery::push) host.view.data = nullptr;
   out_.push_back(&host.view);
   out_views_.push_back(&host);
@@ -161,13 +169,13 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
   const auto& promised = of_state ? promises_.state_bytes : promises_.call_bytes;
   if (probe_ && !probe_->admits(counted)) return refuse(what, bytes);
   if (promised && held + counted > *promised) {
-    const auto status =
-        break_promise(of_state ? CallProbe::Promise::state_bytes : CallProbe::Promise::call_bytes, CUBOID_E_BUDGET,
-                      "took " + format_size(held + counted) + " through the host (for " + what +
-                          "), its manifest promises at most " + format_size(*promised) +
-                          (of_state ? " of state_bytes" : " of call_bytes"));
+    const auto status = break_promise(
+        of_state ? CallProbe::Promise::state_bytes : CallProbe::Promise::call_bytes, CUBOID_E_BUDGET,
+        "took " + format_size(held + counted) + " through the host (for " + what + "), its manifest promises at most " +
+            format_size(*promised) + (of_state ? " of state_bytes" : " of call_bytes"));
     if (status != CUBOID_OK) return status;
   }
+  if (inject::due(inject::Fault::host)) return refuse(what, bytes);
   try {
     Allocation allocation = allocate(bytes, align);
     allocation.counted = counted;
@@ -184,7 +192,11 @@ cuboid_status PluginCall::acquire(std::uint64_t bytes, std::uint64_t align, bool
     *out = memory;
     return CUBOID_OK;
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::over_budget) return refuse(what, bytes);
+    if (error.kind() == ErrorKind::over_budget) {
+      const auto host = std::pair<std::string, std::string>("evidence", "host");
+      machine_full_ |= std::count(error.context().begin(), error.context().end(), host) > 0;
+      return refuse(what, bytes);
+    }
     pending_ = std::current_exception();
     return CUBOID_E_CANCELLED;
   } catch (const std::bad_alloc&) {
@@ -300,17 +312,7 @@ cuboid_status PluginCall::spread(std::uint64_t n, void* arg, SpreadBody body) co
       if (!escaped) escaped = std::current_exception();
     }
   };
-  std::vector<std::thread> threads;
-  const std::uint64_t lanes = std::min<std::uint64_t>(call_.lanes, n);
-  for (std::uint32_t lane = 1; lane < lanes; ++lane) {
-    try {
-      threads.emplace_back(work, lane);
-    } catch (const std::exception&) {
-      break;  // without a further thread, or memory for one, there are fewer lanes
-    }
-  }
-  work(0);
-  for (std::thread& thread : threads) thread.join();
+  run_on_lanes(static_cast<std::uint32_t>(std::min<std::uint64_t>(call_.lanes, n)), work);
   if (escaped) std::rethrow_exception(escaped);
   return stopped ? CUBOID_E_CANCELLED : CUBOID_OK;
 }
@@ -371,7 +373,7 @@ cuboid_status PluginCall::check_extents(OutputState& state, std::uint32_t k, con
 }
 
 cuboid_status PluginCall::check_rows(OutputState& state, std::uint32_t k, std::int64_t rows) {
-  const bool fits = rows <= state.given.data.shape[0];
+  const bool fits = rows <= state.given.capacity;
   if (!fits && (!bound_ || bound_->output != k || bound_->needed < rows)) bound_ = BoundExceeded{k, rows};
   if (state.given.promised_rows && rows > *state.given.promised_rows) {
     const auto status = break_promise(CallProbe::Promise::rows, CUBOID_E_BOUND,
@@ -446,16 +448,29 @@ cuboid_status PluginCall::push(std::uint32_t k, const cuboid_view* slab) {
   all[0] = shape[0] < 0 ? -1 : state->wanted + shape[0];
   if (shape[0] >= 0) state->wanted += shape[0];
   if (const cuboid_status status = check_extents(*state, k, all.data(), "push"); status != CUBOID_OK) return status;
-  if (element_count(shape) > 0) {
-    if (!slab->data) return misuse("push of a slab without data");
-    const ConstView from{data.dtype, static_cast<const std::byte*>(slab->data), shape,
-                         Shape(slab->stride_bytes, slab->stride_bytes + slab->rank)};
-    Shape origin(shape.size(), 0);
-    origin[0] = state->rows;
-    copy_elements(from, data.sub(origin, shape));
+  if (element_count(shape) > 0 && !slab->data) return misuse("push of a slab without data");
+  try {
+    append(*state, {data.dtype, static_cast<const std::byte*>(slab->data), shape,
+                    Shape(slab->stride_bytes, slab->stride_bytes + slab->rank)});
+    return CUBOID_OK;
+  } catch (...) {
+    pending_ = std::current_exception();
+    return CUBOID_E_CANCELLED;
   }
-  state->rows += shape[0];
-  return CUBOID_OK;
+}
+
+// Rows of a slab into what is in memory of the output, which is stored whenever it is full.
+void PluginCall::append(OutputState& state, const ConstView& slab) {
+  const View& data = state.given.data;
+  Shape from(slab.shape.size(), 0), to = from, part = slab.shape;
+  while (from[0] < slab.shape[0]) {
+    to[0] = state.rows;
+    part[0] = std::min(slab.shape[0] - from[0], data.shape[0] - state.rows);
+    if (element_count(part) > 0) copy_elements(slab.sub(from, part), data.sub(to, part));
+    from[0] += part[0];
+    state.rows += part[0];
+    if (state.given.store && state.rows == data.shape[0]) state.given.store(std::exchange(state.rows, 0));
+  }
 }
 
 // --- telling
@@ -511,12 +526,14 @@ void PluginCall::throw_over_budget() const {
               {{"function", function_.id},
                {"needed", std::to_string(needed)},
                {"allowed", std::to_string(uncertain(account_.limit()))},
-               {"evidence", own ? "own-account" : "unknown"}});
+               {"evidence", machine_full_ ? "host"
+                            : own         ? "own-account"
+                                          : "unknown"}});
 }
 
 void PluginCall::throw_bound() const {
   const std::string name = function_.signature.outputs[bound_->output].name;
-  const std::int64_t allowed = outputs_[bound_->output].given.data.shape[0];
+  const std::int64_t allowed = outputs_[bound_->output].given.capacity;
   throw Error(ErrorKind::over_budget,
               function_.id + " needs at least " + std::to_string(bound_->needed) + " along axis 0 of its output " +
                   name + ", expected at most " + std::to_string(allowed) + ": allow it a larger max_shape",

@@ -30,11 +30,13 @@ struct CallPromises {
 };
 
 struct HostOutput {
-  View data;  // its shape is the capacity
+  View data;                  // of Delivery::push where `store` is set: room for a part, else for all
+  std::int64_t capacity = 0;  // of one that depends on data, along axis 0
   Shape origin, whole;
   Delivery delivery = Delivery::fill;
-  std::optional<std::int64_t> promised_rows;  // of a data-dependent output
-  std::optional<std::int64_t> promised_slab;  // of Delivery::push
+  std::optional<std::int64_t> promised_rows;     // of a data-dependent output
+  std::optional<std::int64_t> promised_slab;     // of Delivery::push
+  std::function<void(std::int64_t rows)> store;  // of Delivery::push: takes the leading rows of `data`
 };
 
 class PluginCall {
@@ -63,7 +65,8 @@ class PluginCall {
   bool failed() const { return status_ != CUBOID_OK; }
   // Throws what the calls so far amount to (see PluginKernel); nothing where all is well.
   void judge() const;
-  // The extents of each output after a successful run. Throws Error{plugin} where one was not handed over.
+  // The extents of each output after a successful run, of what was stored only what is left. Throws Error{plugin} where
+  // one was not handed over.
   std::vector<Shape> produced() const;
 
   // --- services; each is what the ABI says of it
@@ -98,8 +101,8 @@ class PluginCall {
   };
   struct OutputState {
     HostOutput given;
-    std::int64_t rows = 0;    // handed over
-    std::int64_t wanted = 0;  // of Delivery::push: what was refused included
+    std::int64_t rows = 0;    // handed over; of Delivery::push those that are in `data`
+    std::int64_t wanted = 0;  // of Delivery::push: in all, what was refused included
     bool settled = false;
   };
   struct BoundExceeded {
@@ -120,6 +123,7 @@ class PluginCall {
   cuboid_status check_extents(OutputState& state, std::uint32_t k, const std::int64_t* extents, const char* service);
   cuboid_status check_rows(OutputState& state, std::uint32_t k, std::int64_t rows);
   void show(std::uint32_t k, std::int64_t rows);
+  void append(OutputState& state, const ConstView& slab);
   [[noreturn]] void throw_over_budget() const;
   [[noreturn]] void throw_bound() const;
   [[noreturn]] void throw_plugin(const std::string& why, bool promise = false) const;
@@ -147,6 +151,7 @@ class PluginCall {
   std::string message_;               // of fail
   std::uint64_t stated_needed_ = 0;   // of fail
   std::string refusal_, promise_, misuse_, escaped_;
+  bool machine_full_ = false;    // the refusal was the system's, not the account's
   bool memory_escaped_ = false;  // std::bad_alloc
   std::optional<BoundExceeded> bound_;
   std::exception_ptr pending_;  // of the engine's own, thrown inside a service

@@ -97,8 +97,8 @@ std::string described(const BytesManifest& bytes) {
     case BytesManifest::Source::formula:
       break;
   }
-  static constexpr const char* kTrusts[] = {"exact", "bound", "guess", "unknown"};
-  return bytes.formula.text() + " (" + kTrusts[static_cast<std::size_t>(bytes.trust)] + ")";
+  static constexpr const char* kTrustNames[] = {"exact", "bound", "guess", "unknown"};
+  return bytes.formula.text() + " (" + kTrustNames[static_cast<std::size_t>(bytes.trust)] + ")";
 }
 
 FunctionDoc document(const RecipeManifest& recipe) {
@@ -156,7 +156,8 @@ fs::path find_library(const std::string& name, const fs::path& base, const std::
 
 AllowList read_allow_list(const fs::path& file) {
   std::ifstream stream(file);
-  if (!stream) throw Error(ErrorKind::not_found, file.string() + ": cannot be read; expected a list of allowed plugins");
+  if (!stream)
+    throw Error(ErrorKind::not_found, file.string() + ": cannot be read; expected a list of allowed plugins");
   AllowList list{file, {}};
   int number = 0;
   for (std::string line; std::getline(stream, line);) {

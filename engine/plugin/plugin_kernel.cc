@@ -1,6 +1,7 @@
 #include "engine/plugin/plugin_kernel.h"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "engine/plugin/boundary.h"
@@ -41,8 +42,12 @@ void add_output(const Binding& binding, std::size_t k, KernelCall& call, PluginC
   output.data = call.out[k];
   output.delivery = function.outputs[k].delivery;
   if (binding.outputs()[k].ragged_axis) {
+    const bool in_slabs = call.store && output.delivery == Delivery::push;
+    output.capacity = in_slabs ? binding.output_extents(k, call.block.shape)[0] : output.data.shape[0];
     output.origin = Shape(output.data.shape.size(), 0);
     output.whole = output.data.shape;
+    output.whole[0] = output.capacity;
+    if (output.capacity > output.data.shape[0]) output.store = [&call, k](std::int64_t rows) { call.store(k, rows); };
     output.promised_rows = binding.promised_rows(k, call.block.shape);
     output.promised_slab = binding.promised_slab(k, call.block.shape);
   } else {
@@ -59,7 +64,8 @@ View without_domain(const View& state, std::size_t rank) {
           Shape(state.strides.begin() + skip, state.strides.end())};
 }
 
-std::vector<const cuboid_view*> add_partials(const Binding& binding, const std::vector<View>& states, PluginCall& host) {
+std::vector<const cuboid_view*> add_partials(const Binding& binding, const std::vector<View>& states,
+                                             PluginCall& host) {
   std::vector<const cuboid_view*> partial;
   for (const View& state : states) partial.push_back(host.add_partial(without_domain(state, binding.domain().size())));
   return partial;
@@ -96,6 +102,18 @@ void run_phase(const Binding& binding, const cuboid_fn& fn, void* state, const K
     }
     return fn.finalize(state, c, in.data());
   });
+}
+
+using Turn = std::unique_lock<std::timed_mutex>;
+
+// Waiting is not standing still: it counts as progress, and ends when the call is cancelled.
+Turn take_turn(std::timed_mutex& mutex, CallMonitor& monitor) {
+  Turn turn(mutex, std::defer_lock);
+  while (!turn.try_lock_for(std::chrono::milliseconds(50))) {
+    monitor.progress(0);
+    if (monitor.cancelled()) throw Error(ErrorKind::cancelled, "the call was cancelled before it began");
+  }
+  return turn;
 }
 
 Binding::Ask questions(const Inference& inference, const PluginLibrary& library, std::size_t index) {
@@ -166,8 +184,7 @@ PluginKernel::PluginKernel(KernelSpec spec, std::shared_ptr<const PluginLibrary>
     : Kernel(std::move(spec)),
       library_(std::move(library)),
       index_(index),
-      binding_(library_->manifest().functions[index], spec_,
-               questions(inference, *library_, index)) {
+      binding_(library_->manifest().functions[index], spec_, questions(inference, *library_, index)) {
   outputs_ = binding_.outputs();
 }
 
@@ -228,8 +245,7 @@ std::shared_ptr<PluginState> PluginKernel::borrow_state(const cuboid_fn& fn, std
                                                         bool alone) const {
   const bool shared = function().flags.reentrant;
   if (auto state = states_.take(shared)) return state;
-  std::unique_lock<std::mutex> opening(library_->serial(index_), std::defer_lock);
-  if (!alone) opening.lock();
+  const auto opening = alone ? Turn() : take_turn(library_->turn(), *call.monitor);
   if (auto state = states_.take(shared)) return state;  // another thread was faster
   auto state = std::make_shared<PluginState>(fn, function(), binding_.params().values, limit, *call.monitor);
   if (shared) states_.give(state);
@@ -242,8 +258,8 @@ void PluginKernel::run(KernelCall& call) const {
   if (call.phase == Phase::accumulate && intersect(call.block, Box::whole(domain())).empty()) return;
   const cuboid_fn& fn = library_->function(index_);
   const FunctionFlags& flags = function().flags;
-  std::unique_lock<std::mutex> serial(library_->serial(index_), std::defer_lock);
-  if (!flags.reentrant && !flags.state_local) serial.lock();
+  const bool alone = !flags.reentrant && !flags.state_local;
+  const Turn turn = alone ? take_turn(library_->turn(), *call.monitor) : Turn();
 
   const Shape block = block_extents(binding_, call.phase, call.block.shape);
   PluginCall host(
@@ -262,14 +278,13 @@ void PluginKernel::run(KernelCall& call) const {
   void* state = nullptr;
   const std::optional<std::uint64_t> kept = fn.open ? kept_state_bytes(call) : std::nullopt;
   if (kept) {
-    std::shared_ptr<PluginState> own = borrow_state(fn, *kept, call, serial.owns_lock());
+    std::shared_ptr<PluginState> own = borrow_state(fn, *kept, call, alone);
     const Charge held = call.memory->charge(own->bytes());
     run_phase(binding_, fn, own->get(), call, host);
     host.judge();  // after a failure the state is not used again, unless others do
     if (!flags.reentrant) states_.give(std::move(own));
   } else if (fn.open) {
-    std::unique_lock<std::mutex> opening(library_->serial(index_), std::defer_lock);
-    if (!serial.owns_lock()) opening.lock();
+    const Turn opening = alone ? Turn() : take_turn(library_->turn(), *call.monitor);
     host.invoke(Stage::open, false, false, [&](cuboid_call* c) { return fn.open(c, &state); });
     if (host.failed()) host.judge();  // there is no state to close
   }

@@ -37,9 +37,8 @@ class PluginKernel : public Kernel {
   bool input_is_block(std::size_t k) const override { return binding_.input_is_block(k); }
   Box output_box(std::size_t k, const Box& block) const override { return binding_.output_box(k, block); }
   Shape output_extents(std::size_t k, const Shape& block) const override { return binding_.output_extents(k, block); }
-  const ReductionForm* reduction() const override {
-    return binding_.reduction() ? &*binding_.reduction() : nullptr;
-  }
+  Shape room(std::size_t k, const Shape& block) const override { return binding_.room(k, block); }
+  const ReductionForm* reduction() const override { return binding_.reduction() ? &*binding_.reduction() : nullptr; }
   // In the phases of a reduction that see no block (init, merge, finalize) axes are 1 where they are cut.
   CallMemory memory(Phase phase, const Shape& block) const override;
   void run(KernelCall& call) const override;
@@ -55,7 +54,7 @@ class PluginKernel : public Kernel {
  private:
   std::optional<std::uint64_t> kept_state_bytes(const KernelCall& call) const;
   std::shared_ptr<PluginState> borrow_state(const cuboid_fn& fn, std::uint64_t limit, KernelCall& call,
-                                            bool alone) const;
+                                            bool alone) const;  // alone: holds the library's turn already
 
   std::shared_ptr<const PluginLibrary> library_;
   std::size_t index_;

@@ -2,8 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <boost/dll/shared_library.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <map>
 
 #include "engine/plugin/printable.h"
 #include "storage/error.h"
@@ -34,12 +38,41 @@ bool asks_infer(const FunctionManifest& function) {
   return false;
 }
 
+// What was loaded in this process.
+std::vector<const cuboid_plugin*>& loaded_plugins() {
+  static auto& plugins = *new std::vector<const cuboid_plugin*>;
+  return plugins;
+}
+
+void detach_all() {
+  std::vector<const cuboid_plugin*>& plugins = loaded_plugins();
+  for (; !plugins.empty(); plugins.pop_back())
+    if (plugins.back()->detach) plugins.back()->detach();
+}
+
+// Its last words, when the process ends normally: before what its library registered by then is destroyed.
+void detach_at_exit(const cuboid_plugin& plugin) {
+  static std::mutex guard;
+  const std::lock_guard lock(guard);
+  std::vector<const cuboid_plugin*>& plugins = loaded_plugins();
+  if (std::find(plugins.begin(), plugins.end(), &plugin) != plugins.end()) return;
+  if (plugins.empty()) std::atexit(detach_all);
+  plugins.push_back(&plugin);
+}
+
 }  // namespace
+
+void end_process(int code) {
+  if (loaded_plugins().empty()) return;
+  detach_all();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
 
 PluginLibrary::PluginLibrary(Manifest manifest) : PluginLibrary(std::move(manifest), nullptr) {}
 
 PluginLibrary::PluginLibrary(Manifest manifest, cuboid_plugin_v1_fn entry)
-    : manifest_(std::move(manifest)), linked_(entry), serial_(manifest_.functions.size()) {}
+    : manifest_(std::move(manifest)), linked_(entry) {}
 
 void PluginLibrary::load() const {
   if (table_.load(std::memory_order_acquire)) return;
@@ -50,12 +83,21 @@ void PluginLibrary::load() const {
          std::to_string(CUBOID_MINOR) + ": use a newer Cuboid or rebuild the plugin for an older minor");
   const cuboid_plugin* plugin = greet(linked_ ? linked_ : find_entry());
   check_table(*plugin);
+  detach_at_exit(*plugin);
   table_.store(plugin, std::memory_order_release);
 }
 
 const cuboid_fn& PluginLibrary::function(std::size_t index) const {
   load();
   return *table_.load(std::memory_order_acquire)->fn[index];
+}
+
+std::timed_mutex& PluginLibrary::turn() const {
+  static std::mutex guard;
+  static auto& turns = *new std::map<const cuboid_plugin*, std::timed_mutex>;  // as long as the code
+  load();
+  const std::lock_guard lock(guard);
+  return turns[table_.load(std::memory_order_acquire)];
 }
 
 cuboid_plugin_v1_fn PluginLibrary::find_entry() const {

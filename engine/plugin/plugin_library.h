@@ -29,8 +29,9 @@ class PluginLibrary {
 
   // The function of the manifest's entry `index`; loads.
   const cuboid_fn& function(std::size_t index) const;
-  // Held while the function runs, where it may not overlap with itself; and while it opens a state.
-  std::mutex& serial(std::size_t index) const { return serial_[index]; }
+  // Held while a function runs that may not overlap, and while any opens a state: one for all functions, which share
+  // what is static in their library, and for whoever else in this process has loaded it. Loads.
+  std::timed_mutex& turn() const;
 
  private:
   cuboid_plugin_v1_fn find_entry() const;
@@ -43,8 +44,11 @@ class PluginLibrary {
   cuboid_plugin_v1_fn linked_ = nullptr;
   mutable std::mutex loading_;
   mutable std::atomic<const cuboid_plugin*> table_{nullptr};
-  mutable std::vector<std::mutex> serial_;
 };
+
+// The end of a program: where plugins were loaded in its process they say their last words, and it ends with this code,
+// whatever their destructors have in mind. Returns where there are none.
+void end_process(int code);
 
 // The services handed to every plugin; static.
 const cuboid_host& host_services();

@@ -76,7 +76,8 @@ Json to_json(const InferAnswer& answer) {
   const auto bytes = [](const InferAnswer::Bytes& one) { return Json{one.bytes, static_cast<int>(one.trust)}; };
   Json outputs = Json::array();
   for (const InferAnswer::Output& output : answer.outputs)
-    outputs.push_back({dtype_code(output.dtype), static_cast<int>(output.trust), output.max_shape, output.likely_shape});
+    outputs.push_back(
+        {dtype_code(output.dtype), static_cast<int>(output.trust), output.max_shape, output.likely_shape});
   return {{"outputs", outputs},
           {"call", bytes(answer.call)},
           {"state", bytes(answer.state)},
@@ -118,7 +119,8 @@ Json answer(const Json& question) {
   RegionsAsk wanted;
   for (const Json& boxes : question.at("wanted")) wanted.push_back(boxes_from_json(boxes));
   Json answers = Json::array();
-  for (const std::vector<Box>& needed : call_regions(*library, function, ask, wanted)) answers.push_back(to_json(needed));
+  for (const std::vector<Box>& needed : call_regions(*library, function, ask, wanted))
+    answers.push_back(to_json(needed));
   return {{"needed", answers}};
 }
 
@@ -178,7 +180,8 @@ std::string answer_plugin_question(const std::string& question) {
     const Json told = {{"error", {{"kind", to_string(error.kind())}, {"message", error.message()}}}};
     return told.dump(-1, ' ', false, Json::error_handler_t::replace);
   } catch (const Json::exception& error) {
-    return Json{{"error", {{"kind", "invalid"}, {"message", std::string("a damaged question: ") + error.what()}}}}.dump();
+    return Json{{"error", {{"kind", "invalid"}, {"message", std::string("a damaged question: ") + error.what()}}}}
+        .dump();
   }
 }
 
@@ -186,8 +189,7 @@ Inference remote_inference(CarryQuestion carry) {
   return {[carry](const PluginLibrary& library, std::size_t function, const InferAsk& ask) {
             return infer_answer(carry(question_of(library, function, ask)));
           },
-          [carry](const PluginLibrary& library, std::size_t function, const InferAsk& ask,
-                  const RegionsAsk& wanted) {
+          [carry](const PluginLibrary& library, std::size_t function, const InferAsk& ask, const RegionsAsk& wanted) {
             return regions_answer(carry(question_of(library, function, ask, wanted)));
           }};
 }

@@ -18,7 +18,8 @@ PluginState::PluginState(const cuboid_fn& fn, const FunctionManifest& function, 
 
 PluginState::~PluginState() {
   if (fn_.close)
-    call_.invoke(PluginCall::Stage::close, false, false, [&](cuboid_call* c) { return fn_.close(c, state_), CUBOID_OK; });
+    call_.invoke(PluginCall::Stage::close, false, false,
+                 [&](cuboid_call* c) { return fn_.close(c, state_), CUBOID_OK; });
 }
 
 std::shared_ptr<PluginState> PluginStates::take(bool shared) {

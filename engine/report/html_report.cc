@@ -96,7 +96,7 @@ std::string table(const std::vector<std::string>& titles, const std::vector<std:
 }
 
 // One stage: projected, allowed and measured on the scale of the largest, with a dot for each block's peak.
-std::string stage_bars(const StageRecord& stage, double largest) {
+std::string stage_bars(const RecordedStage& stage, double largest) {
   const auto x = [largest](std::uint64_t bytes) { return 1000.0 * static_cast<double>(bytes) / largest; };
   std::string svg =
       "<svg viewBox=\"0 0 1000 34\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"memory of stage " +
@@ -129,21 +129,21 @@ std::string stage_bars(const StageRecord& stage, double largest) {
 
 std::string memory_section(const RunRecord& record) {
   std::uint64_t largest = 1;
-  for (const StageRecord& stage : record.stages)
+  for (const RecordedStage& stage : record.stages)
     largest = std::max({largest, stage.projected, stage.allowed, stage.peak});
   std::string html =
       "<h2>Memory of one task</h2>\n<div class=\"card\"><p class=\"key soft\" style=\"margin-top:0\">"
       "<i style=\"background:var(--projected)\"></i>projected<i style=\"background:var(--allowed)\"></i>allowed after "
       "growing"
       "<i style=\"background:var(--measured)\"></i>measured: largest, and below it block by block</p>\n";
-  for (const StageRecord& stage : record.stages) html += stage_bars(stage, static_cast<double>(largest));
+  for (const RecordedStage& stage : record.stages) html += stage_bars(stage, static_cast<double>(largest));
   return html + "</div>\n";
 }
 
 std::string stage_section(const RunRecord& record) {
   std::vector<std::vector<std::string>> rows;
   const auto some = [](std::int64_t count) { return count > 0 ? std::to_string(count) : std::string("–"); };
-  for (const StageRecord& stage : record.stages)
+  for (const RecordedStage& stage : record.stages)
     rows.push_back({stage.name, stage.confidence, std::to_string(stage.done) + " / " + std::to_string(stage.tasks),
                     some(stage.retried), some(stage.grown), format_size(stage.projected),
                     stage.allowed > 0 ? format_size(stage.allowed) : "–",

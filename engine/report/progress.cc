@@ -67,14 +67,16 @@ void Progress::on_event(const RunEvent& event) {
     case What::planned:
       break;
     case What::resumed:
-      kept_ = event.count;
-      if (!options_.quiet && kept_ > 0) terminal_.line("goes on: " + count_of(kept_, "task") + " kept from before");
+      if (!options_.quiet && kept_ == 0)
+        terminal_.line("goes on: " + count_of(event.count, "task") + " kept from before");
+      kept_ += event.count;
       break;
     case What::stage_started:
       if (stage) stage->started = now();
       break;
     case What::task_started:
       announce();
+      if (first_started_at_ < 0) first_started_at_ = now();
       if (stage && stage->started < 0) stage->started = now();
       running_[key] = event.bytes;
       current_ = event.stage;
@@ -85,7 +87,6 @@ void Progress::on_event(const RunEvent& event) {
     case What::task_done:
       running_.erase(key);
       ++done_;
-      if (first_done_at_ < 0) first_done_at_ = now();
       if (stage) ++stage->done;
       if (options_.verbosity >= 2)
         terminal_.line(name_of(event.stage) + ", block " + std::to_string(event.block) + ": done, took " +
@@ -154,7 +155,10 @@ std::string Progress::status(std::size_t width) const {
   if (!running_.empty()) text += "  " + std::to_string(running_.size()) + " running in " + format_size(granted);
   // The rate of what this run computed; a first task's time would be a poor guess.
   if (done_ >= 3 && done < total_)
-    text += "  " + format_seconds(now() / static_cast<double>(done_) * static_cast<double>(total_ - done)) + " left";
+    text += "  " +
+            format_seconds((now() - std::max(0.0, first_started_at_)) / static_cast<double>(done_) *
+                           static_cast<double>(total_ - done)) +
+            " left";
   return fitted(text, width);
 }
 

@@ -52,7 +52,7 @@ class Progress : public Observer {
   std::int64_t total_ = 0, done_ = 0, kept_ = 0;
   int current_ = -1;  // the stage that started a task last
   bool planned_ = false, announced_ = false;
-  double shown_at_ = -1, first_done_at_ = -1;
+  double shown_at_ = -1, first_started_at_ = -1;
 };
 
 }  // namespace cuboid

@@ -141,7 +141,7 @@ void TerminalDecider::withdraw(int id) {
   std::erase_if(open_, [id](const Question& question) { return question.id == id; });
   if (!on_screen) return;
   shown_ = false;
-  terminal_.end_prompt();
+  terminal_.end_prompt(false);
   show_next();
 }
 
@@ -183,7 +183,7 @@ std::vector<Decider::Answer> TerminalDecider::answers() {
     if (pending_.size() > 4096) pending_.clear();
   }
   if (closed_ && !open_.empty()) {
-    if (shown_) terminal_.end_prompt();
+    if (shown_) terminal_.end_prompt(false);
     shown_ = false;
     for (const Question& question : open_) {
       Choice park;

@@ -51,7 +51,7 @@ void take_plan(const json& plan, const std::map<std::string, Shape>& shapes, Run
          shape_of(array.at("spec"), found == shapes.end() ? std::nullopt : std::optional(found->second))});
   }
   for (const json& entry : plan.at("stages")) {
-    StageRecord stage;
+    RecordedStage stage;
     stage.name = entry.at("name");
     stage.function = entry.at("function");
     stage.steps = entry.at("steps").get<std::vector<std::string>>();
@@ -66,7 +66,7 @@ void take_plan(const json& plan, const std::map<std::string, Shape>& shapes, Run
   }
 }
 
-void take_blocks(const Journal& journal, StageRecord& stage) {
+void take_blocks(const Journal& journal, RecordedStage& stage) {
   const std::int64_t every = std::max<std::int64_t>(1, stage.tasks / static_cast<std::int64_t>(RunRecord::kMostPoints));
   journal.each_block(stage.name, [&](const JournalBlock& block) {
     ++stage.done;
@@ -83,7 +83,7 @@ void take_blocks(const Journal& journal, StageRecord& stage) {
 
 std::int64_t RunRecord::tasks_done() const {
   std::int64_t done = 0;
-  for (const StageRecord& stage : stages) done += stage.done;
+  for (const RecordedStage& stage : stages) done += stage.done;
   return done;
 }
 
@@ -105,7 +105,7 @@ RunRecord read_run_record(const std::string& run_dir) {
     record.failures = journal.failures();
     record.parked = journal.parked();
     record.answers = journal.answers();
-    for (StageRecord& stage : record.stages) take_blocks(journal, stage);
+    for (RecordedStage& stage : record.stages) take_blocks(journal, stage);
   } catch (const json::exception& error) {
     throw Error(ErrorKind::invalid, run_dir + ": the plan cannot be read: " + error.what());
   } catch (const Error& error) {
@@ -113,7 +113,7 @@ RunRecord read_run_record(const std::string& run_dir) {
     throw Error(ErrorKind::invalid, error.message(), error.context());
   }
   for (const JournalFailure& failure : record.failures)
-    for (StageRecord& stage : record.stages)
+    for (RecordedStage& stage : record.stages)
       if (stage.name == failure.stage) stage.seconds_lost += failure.seconds;
   return record;
 }

@@ -11,7 +11,7 @@
 
 namespace cuboid {
 
-struct StageRecord {
+struct RecordedStage {
   std::string name, function, confidence;
   std::vector<std::string> steps;
   std::int64_t tasks = 0, done = 0, retried = 0, grown = 0;
@@ -33,7 +33,7 @@ struct RunRecord {
   std::uint64_t budget = 0;  // bytes
   int workers = 0;
   std::int64_t tasks = 0;
-  std::vector<StageRecord> stages;
+  std::vector<RecordedStage> stages;
   std::vector<ArrayRecord> arrays;
   std::vector<JournalRun> runs;
   std::vector<JournalFailure> failures;

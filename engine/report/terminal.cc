@@ -57,8 +57,9 @@ void Terminal::prompt(const std::string& text) {
   write(text);
 }
 
-void Terminal::end_prompt() {
+void Terminal::end_prompt(bool answered) {
   prompting_ = false;
+  if (!answered) write("\n");  // an answer ends its line by itself
   if (!status_.empty()) write("\r" + status_ + "\x1b[K");
 }
 

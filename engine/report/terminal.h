@@ -28,7 +28,7 @@ class Terminal {
   void clear_status();
   // Shows a prompt and leaves the cursor behind it; the status line waits until end_prompt().
   void prompt(const std::string& text);
-  void end_prompt();
+  void end_prompt(bool answered = true);  // where the person's answer ended its line, or nobody did
 
  private:
   void write(const std::string& text) const;

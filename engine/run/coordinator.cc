@@ -4,9 +4,12 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <csignal>
+#include <utility>
 
 #include "storage/buffer.h"
 #include "storage/error.h"
+#include "storage/inject.h"
 
 namespace cuboid {
 namespace {
@@ -17,6 +20,7 @@ constexpr auto kBatch = milliseconds(100);  // journal rows wait at most this lo
 constexpr auto kTick = milliseconds(100);   // observers
 constexpr auto kSample = milliseconds(20);  // memory of the process tree ...
 constexpr int kSampleShare = 50;            // ... but at most 1/50 of the time
+constexpr double kQueueSeconds = 0.003;     // work of a thread that waits for it
 constexpr auto kCancelGrace = milliseconds(10'000);
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
@@ -61,9 +65,18 @@ void Coordinator::start() {
   if (worker_tasks) workers_ = setup_.factory.workers(plan_, plan_->options.workers);
   if (thread_tasks) threads_ = setup_.factory.threads(plan_, plan_->options.workers);
   if (!pieces_.empty() || ledger_.generation > 0) pieces_changed_ = true;
+  bound_malloc();
   sample_memory();
   notify(RunEvent::What::planned);
-  if (reused_ > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, reused_);
+  tell_kept();
+}
+
+// Stages open one after another: more may turn out to be kept later on.
+void Coordinator::tell_kept() {
+  std::int64_t kept = 0;
+  for (const auto& [name, result] : ledger_.stages) kept += result.tasks_reused;
+  const std::int64_t more = kept - std::exchange(ledger_.kept_told, std::max(kept, ledger_.kept_told));
+  if (more > 0) notify(RunEvent::What::resumed, -1, -1, 0, {}, more);
 }
 
 bool Coordinator::loop() {
@@ -107,14 +120,40 @@ void Coordinator::stop(int code, Error error) {
 void Coordinator::admit() {
   if (stopping_) return;
   bool changed = false;
-  while (static_cast<int>(running_.size()) < plan_->options.workers) {
-    const auto task = scheduler_->next([this](TaskRef candidate) { return fits(candidate); });
+  while (!stopping_ && static_cast<int>(running_.size()) < most_running()) {
+    bool may_queue = true;  // not before a task of a worker that waits for its turn
+    const auto task = scheduler_->next([&](TaskRef candidate) {
+      const Fit fit = fits(candidate, may_queue);
+      may_queue &= fit == Fit::yes || !stage(candidate.stage).isolated;
+      return fit;
+    });
     if (!task) break;
     submit(*task);
     changed = true;
-    if (stopping_) break;
   }
   if (changed) bound_pool();
+  tell_started();
+}
+
+int Coordinator::most_running() const { return plan_->options.workers + (threads_ ? threads_->queue() : 0); }
+
+// Whether one more task of its kind would run now.
+bool Coordinator::has_slot(const Executor& executor) const {
+  int busy = 0;
+  for (const Executor* each : {threads_.get(), workers_.get()})
+    if (each) busy += std::min(each->running(), each->slots());
+  return executor.running() < executor.slots() && busy < plan_->options.workers;
+}
+
+// Short tasks wait at their executor for the next free slot, so that nothing is idle between two of them.
+bool Coordinator::queues(TaskRef task) {
+  const StageRun& run = run_of(task.stage);
+  const Executor& executor = *executor_for(stage(task.stage).isolated);
+  const int queued = executor.running() - executor.slots();
+  const std::int64_t done = run.result->attempts - run.running;
+  if (run.estimated || queued < 0 || queued >= executor.queue() || done < executor.slots()) return false;
+  const double mean = run.result->seconds / static_cast<double>(done);
+  return mean * (queued + 1) <= kQueueSeconds * executor.slots();
 }
 
 Coordinator::Grant Coordinator::grant_of(TaskRef task) {
@@ -134,9 +173,10 @@ Coordinator::Grant Coordinator::grant_of(TaskRef task) {
   return {projection.with_uncertain(allowance), allowance, false, runs_one_at_a_time(run.limits, taught)};
 }
 
-Fit Coordinator::fits(TaskRef task) {
-  Executor* executor = executor_for(stage(task.stage).isolated);
-  if (!executor || executor->running() >= executor->slots()) return Fit::not_here;
+Fit Coordinator::fits(TaskRef task, bool may_queue) {
+  const Executor* executor = executor_for(stage(task.stage).isolated);
+  if (!executor) return Fit::not_here;
+  if (!has_slot(*executor) && !(may_queue && queues(task))) return Fit::not_here;
   const Grant grant = grant_of(task);
   // Whatever was accepted by the planner runs at least by itself: no task waits forever.
   if (running_.empty()) return Fit::yes;
@@ -180,7 +220,6 @@ void Coordinator::submit(TaskRef task) {
   ++run.running;
   ++run.result->attempts;
   run.result->allowed_bytes = std::max(run.result->allowed_bytes, order.limit);
-  if (setup_.options.observer) notify(RunEvent::What::task_started, task.stage, task.block, order.limit);
   try {
     executor_for(of.isolated)->submit(order);
   } catch (Error& error) {
@@ -191,12 +230,30 @@ void Coordinator::submit(TaskRef task) {
   }
 }
 
+// The first ones run; those after them may wait for a slot.
+void Coordinator::tell_started() {
+  if (!setup_.options.observer) return;
+  const std::size_t most = std::min(running_.size(), static_cast<std::size_t>(plan_->options.workers));
+  for (std::size_t k = 0; k < most; ++k) {
+    if (std::exchange(running_[k].told, true)) continue;
+    const TaskOrder& order = running_[k].order;
+    notify(RunEvent::What::task_started, order.stage, order.block, order.limit);
+  }
+}
+
 // --- what executors report
 
 void Coordinator::collect() {
   for (Executor* executor : {threads_.get(), workers_.get()}) {
     if (!executor) continue;
-    for (TaskEvent& event : executor->collect()) on_event(event);
+    for (TaskEvent& event : executor->collect()) {
+      try {
+        tell_started();
+        on_event(event);
+      } catch (Error& error) {  // the others are still to be heard: their tasks would never end
+        stop(exit_code_of(error.kind()), error);
+      }
+    }
   }
 }
 
@@ -237,6 +294,7 @@ void Coordinator::on_event(TaskEvent& event) {
 
 void Coordinator::on_done(TaskEvent& event) {
   const Running running = take_running(event.order);
+  if (spoilt_) return;
   const int index = event.order.stage;
   const std::int64_t number = event.order.block;
   StageRun& run = run_of(index);
@@ -252,11 +310,19 @@ void Coordinator::on_done(TaskEvent& event) {
   if (run.estimated) {
     row.peak_u = measured_u(event);
     siblings({index, number}).add_finished(row.peak_u, run.limits.projection.uncertain);
+    CallRecord& record = learned({index, number});
+    record.stats.add_finished(row.peak_u, record.declared);
+    record.peak = std::max(record.peak, row.peak_u);
   }
   row.objects.reserve(event.result.written.size());
   for (WrittenChunk& chunk : event.result.written)
     row.objects.push_back({array(chunk.array).name, chunk.chunk, chunk.written.bytes, chunk.written.crc32c,
                            std::move(chunk.piece), std::move(chunk.extents)});
+  for (const ReadChunk& chunk : event.result.read) {
+    const SourceIdentity::Chunk known = recall_->source(chunk.array).chunk(chunk.chunk);
+    journal_.add_source(array(chunk.array).name,
+                        {chunk.chunk, known.identity, known.stamp, chunk.stored.bytes, chunk.stored.crc32c});
+  }
   journal_.add_block(stage(index).name, row);
   StageResult& result = *run.result;
   result.peak_bytes = std::max(result.peak_bytes.value_or(0), event.peak);
@@ -267,6 +333,10 @@ void Coordinator::on_done(TaskEvent& event) {
   scheduler_->finish({index, number});
   if (scheduler_->complete(index)) newly_complete_.insert(index);
   if (setup_.options.observer) notify(RunEvent::What::task_done, index, number, event.peak);
+  if (inject::due(inject::Fault::run)) {
+    journal_.commit(true);
+    std::raise(SIGKILL);
+  }
 }
 
 // --- waiting
@@ -275,7 +345,10 @@ void Coordinator::every_so_often() {
   const auto now = Clock::now();
   if (journal_.dirty()) {
     if (!was_dirty_) dirty_since_ = now, was_dirty_ = true;
-    if (now - dirty_since_ >= kBatch && journal_.commit()) was_dirty_ = false;
+    if (now - dirty_since_ >= kBatch) {
+      dirty_since_ = now;  // where it fails, not again at once
+      if (journal_.commit()) was_dirty_ = false;
+    }
   } else {
     was_dirty_ = false;
   }
@@ -324,12 +397,12 @@ void Coordinator::wait() {
 
 // --- memory
 
-std::uint64_t Coordinator::base() const { return std::max(baselines_.coordinator, measured_base_); }
+std::uint64_t Coordinator::base() const { return std::max(plan_->baselines.coordinator, measured_base_); }
 
 std::uint64_t Coordinator::workers_base(int more) const {
   if (!workers_) return 0;
   const auto busy = std::count_if(running_.begin(), running_.end(), [](const Running& r) { return r.isolated; });
-  return std::max(workers_->baseline(), static_cast<std::uint64_t>(busy + more) * baselines_.worker);
+  return std::max(workers_->baseline(), static_cast<std::uint64_t>(busy + more) * plan_->baselines.worker);
 }
 
 std::uint64_t Coordinator::granted(bool isolated_only) const {
@@ -344,7 +417,7 @@ std::uint64_t Coordinator::free_bytes(bool isolated) const {
 }
 
 std::uint64_t Coordinator::room(bool isolated) const {
-  return less(plan_->options.budget, base() + (isolated ? baselines_.worker : 0));
+  return less(plan_->options.budget, base() + (isolated ? plan_->baselines.worker : 0));
 }
 
 void Coordinator::bound_pool() {
@@ -355,12 +428,31 @@ void Coordinator::bound_pool() {
   if (held > limit && unused > 0) pool::trim(less(unused, held - limit));
 }
 
+// What no stage's tasks take of the budget, malloc may keep.
+void Coordinator::bound_malloc() {
+  if (!threads_) return;
+  std::uint64_t spare = plan_->options.budget;
+  for (const Stage& of : plan_->stages) {
+    const std::uint64_t each = of.numbers.projected + (of.isolated ? plan_->baselines.worker : 0);
+    const auto at_once = static_cast<std::uint64_t>(of.numbers.concurrency);
+    spare = std::min(spare, less(plan_->options.budget, plan_->baselines.coordinator + at_once * each));
+  }
+  set_malloc_threshold(malloc_threshold(spare, threads_->slots()));
+}
+
 void Coordinator::sample_memory() {
   const TreeMemory memory = sample_tree_memory();
   ledger_.peak_rss = std::max(ledger_.peak_rss, memory.total);
   const bool quiet = std::all_of(running_.begin(), running_.end(), [](const Running& r) { return r.isolated; });
-  if (quiet) measured_base_ = less(memory.self, pool::resident_free_bytes());
-  if (memory.total > plan_->options.budget) pool::trim();
+  if (quiet) {
+    measured_base_ = beside_tasks_ = less(memory.self, pool::resident_free_bytes());
+  } else {
+    // Tasks hold what they were granted at most, so this is never too much, except where free buffers were unmapped
+    // since the sample was taken: what two samples agree on counts.
+    const std::uint64_t beside = less(memory.self, pool::free_bytes() + (granted() - granted(true)));
+    measured_base_ = std::max(measured_base_, std::min(beside, std::exchange(beside_tasks_, beside)));
+  }
+  if (memory.total > plan_->options.budget) pool::trim(), trim_malloc();
 }
 
 void Coordinator::notify(RunEvent::What what, int index, std::int64_t block, std::uint64_t bytes, std::string text,

@@ -2,6 +2,7 @@
 // and the decider's answers, journals what is done, and decides what follows. It never blocks on any of them.
 #pragma once
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "engine/plan/memory_model.h"
 #include "engine/run/escalation.h"
+#include "engine/run/history.h"
 #include "engine/run/process_memory.h"
 #include "engine/run/resume.h"
 #include "engine/run/run.h"
@@ -49,6 +51,9 @@ struct RunLedger {
   std::uint64_t peak_rss = 0;
   std::map<std::string, std::int64_t> ran;  // tasks of this run that succeeded, by stage
   std::int64_t tasks_run = 0;
+  std::set<std::string> replaced;          // damaged chunks of intermediates that were removed, to be computed again
+  std::int64_t kept_told = 0;              // tasks that observers know to be kept
+  std::map<CallKind, CallRecord> learned;  // of this run, for the history
   int generation = 0;
 };
 
@@ -66,7 +71,7 @@ class Coordinator {
   Coordinator(Setup setup, std::shared_ptr<const Plan> plan, Facts facts);
   ~Coordinator();
 
-  // Finds out what is left to do; writes nothing. Throws what reading metadata or the journal throws.
+  // Finds out what is left to do; writes nothing but what it learned of sources. Throws what reading metadata or the journal throws.
   void resume();
   bool nothing_to_do() const;
   // Starts executors: a plugin that cannot be loaded is thrown from here, before anything is written but plan files.
@@ -83,7 +88,7 @@ class Coordinator {
   using Key = std::pair<int, std::int64_t>;  // stage, block
   struct Running {
     TaskOrder order;
-    bool isolated = false, alone = false, grown = false;
+    bool isolated = false, alone = false, grown = false, told = false;
     std::optional<int> question;      // the call is held while the user answers
     std::uint64_t reserved = 0;       // bytes kept for the answer
     std::uint64_t growth_wanted = 0;  // uncertain bytes
@@ -121,7 +126,11 @@ class Coordinator {
 
   // --- coordinator.cc: the loop, admission, finished tasks
   void admit();
-  Fit fits(TaskRef task);
+  int most_running() const;
+  Fit fits(TaskRef task, bool may_queue);
+  bool has_slot(const Executor& executor) const;
+  bool queues(TaskRef task);
+  void tell_started();
   Grant grant_of(TaskRef task);
   void submit(TaskRef task);
   void collect();
@@ -134,6 +143,7 @@ class Coordinator {
   bool all_ended() const;
   Executor* executor_for(bool isolated) { return (isolated ? workers_ : threads_).get(); }
   void stop(int code, Error error);
+  void tell_kept();
   void notify(RunEvent::What what, int stage = -1, std::int64_t block = -1, std::uint64_t bytes = 0,
               std::string text = {}, std::int64_t count = 0);
 
@@ -144,11 +154,13 @@ class Coordinator {
   std::uint64_t free_bytes(bool isolated) const;
   std::uint64_t room(bool isolated) const;  // of one task alone
   void bound_pool();
+  void bound_malloc();
   void sample_memory();
 
   // --- coordinator_stages.cc: stages open, complete; facts and new plans
   void open_stages();
   bool extents_known(int index) const;
+  bool exceeds_users_bound(int stage_index, const PlanArray& ragged, std::int64_t rows);
   bool learn_extents(int stage_index);  // of the ragged arrays it produces; true where something is new
   void stage_complete(int index);
   void close_complete_stages();
@@ -156,7 +168,7 @@ class Coordinator {
   void hand_out_plan();
   void set_up_stage(int index);
   bool grow_array_bound(const TaskRef& task, const TaskEvent& event, std::string& why);
-  void remove_unused(int consumer);
+  void remove_unused(int index);
 
   // --- coordinator_failures.cc: attempts that did not succeed
   void on_failed(TaskEvent& event);
@@ -171,16 +183,20 @@ class Coordinator {
   void answer_held(Asked& asked, Running& running, const Choice& choice);
   void apply_choice(TaskRef task, const Choice& choice, const Next& proposed, const TaskEvent& event);
   void drop_questions();
+  bool remove_damaged(TaskRef task, const Error& error);
+  void recall_answers();
+  std::optional<Choice> answered_before(TaskRef task);
   bool can_split(const TaskOrder& order) const;
   bool may_be_exceeded(TaskRef task, const TaskEvent& event) const;
   std::uint64_t measured_u(const TaskEvent& event) const;
-  std::uint64_t class_of(TaskRef task) const;
-  SiblingStats& siblings(TaskRef task) { return run_of(task.stage).classes[class_of(task)]; }
+  SiblingStats& siblings(TaskRef task) {
+    return run_of(task.stage).classes[shape_class(stage(task.stage).grid, task.block)];
+  }
+  CallRecord& learned(TaskRef task);
 
   Setup setup_;
   std::shared_ptr<const Plan> plan_;
   Facts facts_;
-  Baselines baselines_;
   Journal& journal_;
   RunLedger& ledger_;
   std::unique_ptr<Recall> recall_;
@@ -190,14 +206,16 @@ class Coordinator {
   std::map<Key, History> histories_;  // of blocks with a failed attempt
   std::vector<Running> running_;
   std::map<int, Asked> questions_;
+  std::map<std::pair<std::string, std::int64_t>, std::deque<Choice>> answered_;  // before a kill, or another plan
+  std::map<std::string, Choice> standing_;                                       // the same, for all of a stage
   std::unique_ptr<Executor> threads_, workers_;
   std::set<int> newly_complete_;
   int next_question_ = 1;
-  std::int64_t reused_ = 0;
   bool stopping_ = false, cancelled_ = false, restart_ = false, pieces_changed_ = false;
-  std::uint64_t measured_base_ = 0;
+  std::uint64_t measured_base_ = 0, beside_tasks_ = 0;
   Clock::time_point cancel_deadline_{}, dirty_since_{}, last_tick_{}, next_sample_{};
   bool was_dirty_ = false;
+  bool spoilt_ = false;  // a function wrote into this process's memory: no result of it counts any more
 };
 
 // One message and exit code for what kept a run from being done; nothing where it is done.

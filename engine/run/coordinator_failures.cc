@@ -3,6 +3,7 @@
 
 #include "engine/run/coordinator.h"
 #include "engine/run/split.h"
+#include "engine/run/task_failure.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -27,6 +28,13 @@ bool storage_failed(const TaskEvent& event) {
   return kind == ErrorKind::io || kind == ErrorKind::corrupt || kind == ErrorKind::not_found;
 }
 
+std::optional<Choice::What> choice_named(const std::string& word) {
+  using What = Choice::What;
+  for (const What what : {What::grow, What::alone, What::split, What::park, What::stop})
+    if (word == to_string(what)) return what;
+  return std::nullopt;
+}
+
 std::string message_of(const TaskEvent& event) { return event.error ? event.error->message() : event.text; }
 
 }  // namespace
@@ -39,15 +47,12 @@ std::uint64_t Coordinator::measured_u(const TaskEvent& event) const {
   return projection.outside > 0 ? std::max(event.result.call_peak, beside) : event.result.call_peak;
 }
 
-// Blocks of one stage differ in shape at the grid's edges alone: a bit per axis along which this one is cut short.
-std::uint64_t Coordinator::class_of(TaskRef task) const {
-  const Grid& grid = stage(task.stage).grid;
-  const Shape index = grid.index(task.block);
-  std::uint64_t bits = 0;
-  for (std::size_t axis = 0; axis < index.size(); ++axis)
-    if (index[axis] == grid.counts()[axis] - 1 && grid.shape()[axis] % grid.block()[axis] != 0)
-      bits |= std::uint64_t{1} << axis;
-  return bits;
+CallRecord& Coordinator::learned(TaskRef task) {
+  CallKind kind = call_kind(stage(task.stage), task.block);
+  CallRecord& record = ledger_.learned[kind];
+  record.kind = std::move(kind);
+  record.declared = run_of(task.stage).limits.projection.uncertain;
+  return record;
 }
 
 // Only what somebody estimated may be exceeded.
@@ -81,7 +86,21 @@ void Coordinator::on_failed(TaskEvent& event) {
   history.failed.push_back(
       {event.what, event.evidence, event.order.allowance, peak_u, event.needed, running.alone, event.order.splits});
   if (cancelled_) return;
+  if (event.error && overwrote_memory(*event.error) && !stage(task.stage).isolated) {
+    // Here, not in a worker that can be thrown away.
+    spoilt_ = true;
+    Error error(ErrorKind::plugin,
+                "stage '" + stage(task.stage).name + "', block " + to_string(stage(task.stage).grid.index(task.block)) +
+                    ": " + event.error->message() +
+                    ". The call ran in this program's own process, so nothing more was computed or kept; without "
+                    "`isolation: thread` the same command goes on in processes of their own",
+                event.error->context());
+    error.add("stage", stage(task.stage).name).add("block", to_string(stage(task.stage).grid.index(task.block)));
+    park(task, 5, "memory was overwritten", event);
+    return stop(5, std::move(error));
+  }
   if (storage_failed(event)) {
+    if (remove_damaged(task, *event.error)) return;
     park(task, 6, "storage failed", event);
     // A chunk that cannot be read says nothing about others; a store that fails will fail again.
     if (event.error->kind() == ErrorKind::io) stop(6, *event.error);
@@ -91,6 +110,13 @@ void Coordinator::on_failed(TaskEvent& event) {
     park(task, 5, "the plugin broke a promise: its manifest calls this number exact or a bound", event);
     if (run.limits.rules.action == ExceedAction::fail) stopping_ = true, drop_questions();
     return;
+  }
+  if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host &&
+      event.evidence != Evidence::own_bound) {
+    CallRecord& record = learned(task);
+    record.stats.add_failed(std::max(peak_u, event.needed), record.declared);
+    record.peak = std::max(record.peak, peak_u);
+    record.breaches += event.order.allowance >= record.declared || std::max(peak_u, event.needed) > record.declared;
   }
   if (event.what == TaskEvent::What::exceeded && event.evidence != Evidence::host)
     siblings(task).add_failed(peak_u, run.limits.projection.uncertain);
@@ -104,6 +130,33 @@ void Coordinator::on_failed(TaskEvent& event) {
   const Next next = decide(run.limits, history.failed, siblings(task), can_split(event.order));
   if (next.what == Next::What::ask && run.always) return apply_choice(task, *run.always, next, event);
   apply(task, next, event);
+}
+
+// The chunk or piece of an intermediate that could not be read goes, and another coordinator finds it missing: the
+// block that made it runs again. Once for each: storage that damages what it is given is not to be argued with.
+bool Coordinator::remove_damaged(TaskRef task, const Error& error) {
+  const auto said = [&](std::string_view key) -> std::string {
+    for (const auto& [name, value] : error.context())
+      if (name == key) return value;
+    return {};
+  };
+  for (const int input : stage(task.stage).inputs) {
+    const PlanArray& read = array(input);
+    std::string damaged;
+    if (read.role == PlanArray::Role::intermediate && said("array") == read.zarr->name()) damaged = said("chunk");
+    if (const auto list = pieces_.find(input); list != pieces_.end())
+      for (const PieceList::Piece& piece : list->second.pieces)
+        if (!piece.key.empty() && said("file") == open_store(read.location)->describe(piece.key)) damaged = piece.key;
+    if (damaged.empty()) continue;
+    if (!ledger_.replaced.insert(read.name + " " + damaged).second) return false;
+    (read.zarr ? read.zarr->mutable_store() : *open_store(read.location)).erase(damaged);
+    notify(RunEvent::What::notice, task.stage, task.block, 0,
+           damaged + " of " + read.name + " was damaged: the block that made it is computed again");
+    restart_ = stopping_ = true;
+    drop_questions();
+    return true;
+  }
+  return false;
 }
 
 void Coordinator::on_exceeded_bound(TaskEvent& event, const Running&) {
@@ -155,7 +208,9 @@ void Coordinator::apply(TaskRef task, const Next& next, const TaskEvent& event) 
   if (history.failed.size() == 1) ++run.result->tasks_retried;
   const std::uint64_t limit =
       run.estimated ? run.limits.projection.with_uncertain(next.allowance) : run.limits.projection.peak;
-  notify(RunEvent::What::task_retried, task.stage, task.block, limit, next.why + " (" + message_of(event) + ")");
+  const std::string pieces = history.splits > 1 ? "in " + std::to_string(history.splits) + " pieces, " : "";
+  notify(RunEvent::What::task_retried, task.stage, task.block, limit,
+         pieces + next.why + " (" + message_of(event) + ")");
   scheduler_->again(task);
 }
 
@@ -190,10 +245,13 @@ bool Coordinator::grow(Running& running, std::uint64_t allowance) {
   const std::uint64_t limit = std::max(running.order.limit, run.limits.projection.with_uncertain(allowance));
   if (limit - running.order.limit > free_bytes(false) + running.reserved) return false;
   executor_for(running.isolated)->grow(running.order, limit, allowance);
+  const std::uint64_t before = running.order.allowance;
   running.order.limit = limit;
   running.order.allowance = allowance;
   running.reserved = 0;
   if (!running.grown) ++run.result->tasks_grown;
+  CallRecord& record = learned({running.order.stage, running.order.block});
+  record.breaches += before <= record.declared && allowance > record.declared;
   running.grown = true;
   run.result->allowed_bytes = std::max(run.result->allowed_bytes, limit);
   bound_pool();
@@ -210,7 +268,8 @@ void Coordinator::on_wants_growth(const TaskEvent& event) {
   if (run.estimated) wanted = grow_in_place(run.limits, running->order.allowance, event.needed, free_bytes(false));
   if (!wanted || stopping_) return executor_for(running->isolated)->refuse(running->order);
   running->growth_wanted = event.needed;
-  const bool asks = run.limits.rules.action == ExceedAction::ask;
+  const bool asks = run.limits.rules.action == ExceedAction::ask &&
+                    !within_declared(run.limits, running->order.allowance, event.needed);
   if (asks && !run.always) {
     running->reserved = run.limits.projection.with_uncertain(*wanted) -
                         std::min(running->order.limit, run.limits.projection.with_uncertain(*wanted));
@@ -224,7 +283,42 @@ void Coordinator::on_wants_growth(const TaskEvent& event) {
 
 // --- questions
 
+void Coordinator::recall_answers() {
+  answered_.clear(), standing_.clear();
+  for (const JournalAnswer& row : journal_.standing_answers()) {
+    const auto what = choice_named(row.choice);
+    if (!what) continue;
+    Choice choice;
+    choice.what = *what;
+    choice.bytes = row.bytes;
+    choice.always = row.always;
+    if (row.always)
+      standing_[row.stage] = choice;
+    else
+      answered_[{row.stage, row.block}].push_back(choice);
+  }
+}
+
+// What was answered when this block asked before, in the order in which it asked.
+std::optional<Choice> Coordinator::answered_before(TaskRef task) {
+  const auto found = answered_.find({stage(task.stage).name, task.block});
+  if (found == answered_.end() || found->second.empty()) return std::nullopt;
+  const Choice choice = found->second.front();
+  found->second.pop_front();
+  return choice;
+}
+
 void Coordinator::ask(TaskRef task, const Next& proposed, const TaskEvent& event, bool held) {
+  if (stopping_) {  // nobody will wait for an answer
+    if (!held) return park(task, 4, "the run stopped before the question was asked", event);
+    if (const Running* running = find_running(event.order)) executor_for(running->isolated)->refuse(running->order);
+    return;
+  }
+  if (const auto choice = answered_before(task)) {
+    notify(RunEvent::What::notice, task.stage, task.block, 0,
+           std::string("as answered before: ") + to_string(choice->what));
+    return settle({task, held, proposed, event}, *choice);
+  }
   StageRun& run = run_of(task.stage);
   const Stage& of = stage(task.stage);
   const Projection& projection = run.limits.projection;
@@ -255,13 +349,13 @@ void Coordinator::ask(TaskRef task, const Next& proposed, const TaskEvent& event
     c.what = what;
     c.bytes = bytes;
     c.concurrency = at_once;
-    c.total = what == Choice::What::alone ? base() + (of.isolated ? baselines_.worker : 0) + bytes
+    c.total = what == Choice::What::alone ? base() + (of.isolated ? plan_->baselines.worker : 0) + bytes
                                           : question.total_now - (held ? event.order.limit : 0) + bytes;
     if (mean >= 0 && at_once > 0) c.seconds = mean * static_cast<double>(left) / at_once;
     question.choices.push_back(c);
   };
   const auto at_once = [&](std::uint64_t bytes) {
-    return tasks_at_once(plan_->options.budget, baselines_, bytes, of.isolated, plan_->options.workers);
+    return tasks_at_once(plan_->options.budget, plan_->baselines, bytes, of.isolated, plan_->options.workers);
   };
   if (proposed.proposed == Next::What::retry) {
     const std::uint64_t bytes = run.estimated ? projection.with_uncertain(proposed.allowance) : projection.peak;

@@ -37,6 +37,22 @@ std::int64_t kernel_output(const Stage& stage, int array) {
   return -1;
 }
 
+// Attempts that were killed leave objects behind under names of their own, slabs of a call above all: whatever the
+// journal does not name goes.
+void remove_strays(const PlanArray& ragged, const PieceList& named) {
+  const auto store = open_store(ragged.location);
+  store->erase_unfinished("");
+  std::vector<std::uint64_t> keys;
+  keys.reserve(named.pieces.size());
+  for (const PieceList::Piece& piece : named.pieces) keys.push_back(hash_key(piece.key));
+  std::sort(keys.begin(), keys.end());
+  std::vector<std::string> strays;
+  store->list("", [&](std::string_view key, const Stamp&) {
+    if (!std::binary_search(keys.begin(), keys.end(), hash_key(key))) strays.emplace_back(key);
+  });
+  for (const std::string& key : strays) store->erase(key);
+}
+
 }  // namespace
 
 // --- going on from an earlier run
@@ -50,9 +66,12 @@ void Coordinator::resume() {
     newly_complete_.clear();
     recall_ = std::make_unique<Recall>(*plan_, journal_);
     scheduler_ = std::make_unique<Scheduler>(*plan_);
+    recall_answers();
     for (int s = 0; s < static_cast<int>(stages_.size()); ++s) set_up_stage(s);
     open_stages();
+    for (const auto& [name, row] : recall_->recognised()) journal_.add_source(name, row);
   } while (restart_);
+  journal_.commit(true);
 }
 
 bool Coordinator::nothing_to_do() const {
@@ -75,7 +94,11 @@ void Coordinator::set_up_stage(int index) {
   // What bypasses the host is an estimate even where its number is trusted: nothing refuses it exactly.
   if (projection.uncertain == 0 && !projection.unknown) projection.around_call = projection.sure;
   if (!run.result) {
+    for (const JournalTaught& taught : journal_.taught())
+      if (taught.stage == of.name)
+        run.classes[taught.shape_class] = {taught.finished, taught.worst_finished, taught.worst_seen, taught.above};
     run.result = &ledger_.stages[of.name];
+    if (const auto standing = standing_.find(of.name); standing != standing_.end()) run.always = standing->second;
     run.failed_before = journal_.failed_attempts(of.name);
   }
 }
@@ -116,7 +139,6 @@ void Coordinator::open_stages() {
     }
     StageResult& result = *run_of(s).result;
     result.tasks_reused = std::max<std::int64_t>(0, kept - ledger_.ran[stage(s).name]);
-    reused_ += kept;
     if (record.known.count() > 0) result.peak_bytes = std::max(result.peak_bytes.value_or(0), record.peak);
     result.allowed_bytes = std::max(result.allowed_bytes, record.allowed);
     for (const MeasuredBlock& measured : record.measured)
@@ -124,9 +146,26 @@ void Coordinator::open_stages() {
     scheduler_->open(s, std::move(finished));
     if (scheduler_->complete(s)) newly_complete_.insert(s);
   }
+  if (threads_ || workers_) tell_kept();
 }
 
 // --- facts
+
+// The user's own bound of a built-in function's whole result was too low: under `grow` what there is replaces it, else
+// that is as far as the run goes. (A foreign function's bound is of one call, and was enforced there.)
+bool Coordinator::exceeds_users_bound(int index, const PlanArray& ragged, std::int64_t rows) {
+  const Extent& bound = ragged.spec.extents[ragged.ragged_axis];
+  const ExceedAction action = run_of(index).limits.rules.action;
+  if (bound.trust != Trust::guess || rows <= bound.value || stage(index).program.ops[0].kernel->foreign() ||
+      action == ExceedAction::grow)
+    return false;
+  stop(4,
+       Error(ErrorKind::over_budget,
+             "'" + value_name(ragged) + "' has " + std::to_string(rows) + " rows where max_shape states " +
+                 std::to_string(bound.value) + "; finished blocks are kept: go on with --on-exceed grow, or state more",
+             {{"stage", stage(index).name}}));
+  return true;
+}
 
 bool Coordinator::learn_extents(int index) {
   bool learned = false;
@@ -134,6 +173,7 @@ bool Coordinator::learn_extents(int index) {
     const PlanArray& ragged = array(output);
     if (ragged.role != PlanArray::Role::pieces) continue;
     PieceList list = list_pieces(journal_, *plan_, output);
+    if (ragged.name.ends_with(kPieces) && exceeds_users_bound(index, ragged, list.offsets.back())) return false;
     Shape shape = ragged.spec.max_shape();
     shape[ragged.ragged_axis] = list.offsets.back();
     pieces_[output] = std::move(list);
@@ -153,7 +193,17 @@ bool Coordinator::learn_extents(int index) {
 bool Coordinator::replan() {
   PlanRequest request = setup_.request;
   request.earlier = plan_;
-  auto next = std::make_shared<Plan>(make_plan(request, setup_.resolvers, facts_));
+  std::shared_ptr<Plan> next;
+  try {
+    next = std::make_shared<Plan>(make_plan(request, setup_.resolvers, facts_));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::invalid) throw;
+    stop(5, Error(error.kind(),
+                  "what was found leaves a step that cannot be computed: " + error.message() +
+                      "; finished blocks are kept",
+                  error.context()));
+    return false;
+  }
   if (next->refused) {
     const Refusal& refused = *next->refused;
     stop(4, Error(ErrorKind::over_budget,
@@ -182,6 +232,7 @@ bool Coordinator::replan() {
 void Coordinator::hand_out_plan() {
   pieces_changed_ = false;
   if (restart_) return;
+  bound_malloc();
   write_plan(*plan_, plan_->options.run_dir, ++ledger_.generation);
   for (Executor* executor : {threads_.get(), workers_.get()})
     if (executor) executor->replan(plan_, ledger_.generation, pieces_);
@@ -195,7 +246,9 @@ bool Coordinator::grow_array_bound(const TaskRef& task, const TaskEvent& event, 
     if (ragged.role != PlanArray::Role::pieces) continue;
     if (event.bound_output && *event.bound_output != kernel_output(stage(task.stage), output)) continue;
     const std::string name = value_name(ragged);
-    const std::int64_t bound = ragged.chunks[ragged.ragged_axis];
+    const Stage& made_by = stage(task.stage);
+    const std::int64_t bound = made_by.program.ops[0].kernel->output_extents(
+        static_cast<std::size_t>(kernel_output(made_by, output)), made_by.grid.block())[ragged.ragged_axis];
     const auto grown = facts_.bounds.find(name);
     const std::int64_t current = grown == facts_.bounds.end() ? bound : std::max(bound, grown->second);
     if (event.bound_needed && *event.bound_needed <= current) continue;  // another block's failure raised it already
@@ -243,7 +296,10 @@ void Coordinator::stage_complete(int index) {
   }
   commit();
   remove_unused(index);
-  if (learn_extents(index)) {
+  const bool learned = learn_extents(index);
+  for (const int output : stage(index).outputs)
+    if (const auto named = pieces_.find(output); named != pieces_.end()) remove_strays(array(output), named->second);
+  if (learned) {
     for (const int output : stage(index).outputs)
       if (const auto fact = facts_.shapes.find(value_name(array(output))); fact != facts_.shapes.end())
         journal_.set_shape(fact->first, fact->second);
@@ -252,20 +308,24 @@ void Coordinator::stage_complete(int index) {
   if (!stopping_) open_stages();
 }
 
-void Coordinator::remove_unused(int consumer) {
-  for (const int input : stage(consumer).inputs) {
-    const PlanArray& read = array(input);
-    if (read.role != PlanArray::Role::intermediate && read.role != PlanArray::Role::pieces) continue;
+// Of all that a complete stage read or wrote: what nothing has yet to read goes. Its own outputs too, for a stage may
+// have run again for the sake of one of them.
+void Coordinator::remove_unused(int index) {
+  std::vector<int> candidates = stage(index).inputs;
+  candidates.insert(candidates.end(), stage(index).outputs.begin(), stage(index).outputs.end());
+  for (const int candidate : candidates) {
+    const PlanArray& of = array(candidate);
+    if (of.role != PlanArray::Role::intermediate && of.role != PlanArray::Role::pieces) continue;
     bool used = false;
     for (int s = 0; s < static_cast<int>(plan_->stages.size()); ++s) {
       const auto& inputs = stage(s).inputs;
-      used |= std::count(inputs.begin(), inputs.end(), input) > 0 && !scheduler_->complete(s);
+      used |= std::count(inputs.begin(), inputs.end(), candidate) > 0 && !scheduler_->complete(s);
     }
     if (used) continue;
     if (!plan_->options.keep)
-      remove_intermediate(read);
-    else if (read.zarr)
-      read.zarr->publish(false);
+      remove_intermediate(of);
+    else if (of.zarr)
+      of.zarr->publish(false);
   }
 }
 

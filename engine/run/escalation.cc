@@ -35,6 +35,15 @@ bool own_evidence(const FailedAttempt& attempt) {
 
 bool blames_host(const FailedAttempt& attempt) { return attempt.evidence == Evidence::host; }
 
+bool only_kept(ExceedAction action) { return action == ExceedAction::park || action == ExceedAction::fail; }
+
+// It had less than was declared, as siblings had taken less: that was this program's guess, and no policy's matter.
+// Where nothing is declared, the policy `grow` climbs from there as from anywhere.
+bool below_declared(const StageLimits& limits, std::uint64_t allowed_u) {
+  return allowed_u < limits.projection.uncertain &&
+         (!limits.projection.unknown || limits.rules.action != ExceedAction::grow);
+}
+
 // More memory made no difference: the attempt before took as much with less allowed, and this one was not refused
 // anything that it says it needs.
 bool same_peak_twice(std::span<const FailedAttempt> history) {
@@ -59,8 +68,9 @@ std::uint64_t next_allowance(const StageLimits& limits, const FailedAttempt& las
 Next climb(const StageLimits& limits, std::span<const FailedAttempt> history, const SiblingStats& siblings,
            bool can_split) {
   const FailedAttempt& last = history.back();
-  const auto attempts = static_cast<int>(
-      std::count_if(history.begin(), history.end(), [](const FailedAttempt& a) { return !blames_host(a); }));
+  const auto attempts = static_cast<int>(std::count_if(history.begin(), history.end(), [&](const FailedAttempt& a) {
+    return !blames_host(a) && !below_declared(limits, a.allowed_u);
+  }));
   if (attempts >= limits.rules.max_attempts) return {Next::What::park, {}, 0, "all attempts are used up"};
 
   const std::uint64_t next = next_allowance(limits, last, siblings);
@@ -139,6 +149,8 @@ Next decide(const StageLimits& limits, std::span<const FailedAttempt> history, c
     if (died > 1) return {Next::What::condemn, {}, 0, "it died twice for no known reason"};
     return {Next::What::retry, {}, last.allowed_u, "it died for no known reason: once more as it was"};
   }
+  if (last.evidence != Evidence::own_bound && within_declared(limits, last.allowed_u, last.needed_u))
+    return {Next::What::retry, {}, limits.projection.uncertain, "it had less than was declared"};
   switch (limits.rules.action) {
     case ExceedAction::fail:
       return {Next::What::stop, {}, 0, "the policy is to fail"};
@@ -156,12 +168,18 @@ Next decide(const StageLimits& limits, std::span<const FailedAttempt> history, c
   return next;
 }
 
+bool within_declared(const StageLimits& limits, std::uint64_t allowed_u, std::uint64_t needed_u) {
+  return needed_u <= limits.projection.uncertain && below_declared(limits, allowed_u);
+}
+
 std::optional<std::uint64_t> grow_in_place(const StageLimits& limits, std::uint64_t allowed_u, std::uint64_t needed_u,
                                            std::uint64_t free_bytes) {
-  if (limits.rules.action == ExceedAction::park || limits.rules.action == ExceedAction::fail) return std::nullopt;
   const Projection& projection = limits.projection;
+  const bool declared = within_declared(limits, allowed_u, needed_u);
+  if (only_kept(limits.rules.action) && !declared) return std::nullopt;
   const std::uint64_t held = projection.with_uncertain(allowed_u);
-  const std::uint64_t roomy = scaled(limits.rules.factor, std::max(allowed_u, kLeastDeclared));
+  const std::uint64_t roomy =
+      declared ? projection.uncertain : scaled(limits.rules.factor, std::max(allowed_u, kLeastDeclared));
   for (const std::uint64_t wanted : {std::max(roomy, needed_u), needed_u}) {
     const std::uint64_t total = projection.with_uncertain(wanted);
     if (wanted >= allowed_u && total <= limits.rules.cap && total - std::min(held, total) <= free_bytes) return wanted;

@@ -85,6 +85,10 @@ struct Next {
 Next decide(const StageLimits& limits, std::span<const FailedAttempt> history, const SiblingStats& siblings,
             bool can_split);
 
+// True where an attempt had less than was declared, as siblings had taken less, and needs no more than that (0: not
+// known): its block gets what was declared, whatever the policy; no estimate was too low.
+bool within_declared(const StageLimits& limits, std::uint64_t allowed_u, std::uint64_t needed_u);
+
 // A call waits at an allocation. The new uncertain bytes, at least `needed_u`, that the policy and `free_bytes` (of the
 // budget, right now) allow; nullopt: refuse. Never queues. `action`: what the policy (or a user's answer) says.
 std::optional<std::uint64_t> grow_in_place(const StageLimits& limits, std::uint64_t allowed_u, std::uint64_t needed_u,

@@ -11,7 +11,7 @@ namespace cuboid {
 struct RunEvent {
   enum class What : std::uint8_t {
     planned,        // the plan was accepted (also again after facts): `plan`
-    resumed,        // `count` blocks are kept from an earlier run
+    resumed,        // `count` blocks more are known to be kept from an earlier run
     stage_started,  // stage
     task_started,   // stage, block, bytes = grant
     task_done,      // stage, block, bytes = peak
@@ -45,11 +45,11 @@ class Observer {
 struct Choice {
   enum class What : std::uint8_t { grow, alone, split, park, stop };
   What what = What::park;
-  std::uint64_t bytes = 0;     // grow: task memory proposed or chosen
-  int concurrency = 0;         // how many at once then
-  std::uint64_t total = 0;     // the whole run's memory at that point, after the choice
-  double seconds = -1;         // estimated time for the rest of the stage; < 0: unknown
-  bool always = false;         // an answer: for the rest of this step's failures too
+  std::uint64_t bytes = 0;  // grow: task memory proposed or chosen
+  int concurrency = 0;      // how many at once then
+  std::uint64_t total = 0;  // the whole run's memory at that point, after the choice
+  double seconds = -1;      // estimated time for the rest of the stage; < 0: unknown
+  bool always = false;      // an answer: for the rest of this step's failures too
 };
 const char* to_string(Choice::What what);  // the word by which it is answered and journaled
 struct Question {
@@ -60,11 +60,11 @@ struct Question {
   std::uint64_t allowed = 0, peak = 0, needed = 0;  // bytes; 0: not known
   Evidence evidence = Evidence::none;
   int attempt = 1, max_attempts = 4;
-  std::int64_t blocks_kept = 0, blocks_total = 0;   // of the stage
-  std::int64_t tasks_kept = 0, tasks_total = 0;     // of the plan
-  std::uint64_t total_now = 0;                      // memory of the run as planned now
-  bool held = false;                                // the call waits at the allocation; nothing is lost by growing
-  std::vector<Choice> choices;                      // what may be answered, the proposed one first
+  std::int64_t blocks_kept = 0, blocks_total = 0;  // of the stage
+  std::int64_t tasks_kept = 0, tasks_total = 0;    // of the plan
+  std::uint64_t total_now = 0;                     // memory of the run as planned now
+  bool held = false;                               // the call waits at the allocation; nothing is lost by growing
+  std::vector<Choice> choices;                     // what may be answered, the proposed one first
 };
 class Decider {
  public:

@@ -26,24 +26,24 @@ std::string to_string(Evidence evidence);
 struct TaskEvent {
   enum class What : std::uint8_t {
     done,
-    failed,       // threw, or a promise was broken: `error`
-    exceeded,     // needed more memory (or a larger bound) than allowed: `evidence`, `needed`
-    died,         // the worker is gone (signal or exit code in `error`): `evidence` unknown, host or own_limit
-    timed_out,    // made no progress for the step's time-out and was killed
-    wants_growth, // the call waits at an allocation: answer with grow() or refuse()
-    log           // text from the call
+    failed,        // threw, or a promise was broken: `error`
+    exceeded,      // needed more memory (or a larger bound) than allowed: `evidence`, `needed`
+    died,          // the worker is gone (signal or exit code in `error`): `evidence` unknown, host or own_limit
+    timed_out,     // made no progress for the step's time-out and was killed
+    wants_growth,  // the call waits at an allocation: answer with grow() or refuse()
+    log            // text from the call
   };
   What what = What::done;
   TaskOrder order;
-  TaskResult result;                     // done
-  std::optional<Error> error;            // failed, exceeded, died, timed_out
+  TaskResult result;           // done
+  std::optional<Error> error;  // failed, exceeded, died, timed_out
   Evidence evidence = Evidence::none;
-  std::uint64_t needed = 0;              // uncertain bytes that would have sufficed up to here; wants_growth: bytes wanted
-  std::uint64_t peak = 0;                // measured bytes above baseline (VmHWM in workers, the account on threads)
+  std::uint64_t needed = 0;  // uncertain bytes that would have sufficed up to here; wants_growth: bytes wanted
+  std::uint64_t peak = 0;    // measured bytes above baseline (VmHWM in workers, the account on threads)
   std::optional<std::int64_t> bound_needed;  // own_bound: the extent that was needed ...
   std::optional<std::int64_t> bound_output;  // ... along the ragged axis of this output of the function
-  double seconds = 0;                    // wall time of the attempt
-  std::string text;                      // log
+  double seconds = 0;                        // wall time of the attempt
+  std::string text;                          // log
 };
 
 class Executor {
@@ -52,8 +52,10 @@ class Executor {
   // Tasks that can run at once.
   virtual int slots() const = 0;
   virtual int running() const = 0;
-  // Throws Error{plugin} where a worker cannot be started. Requires running() < slots().
+  // Throws Error{plugin} where a worker cannot be started. Requires running() < slots() + queue().
   virtual void submit(const TaskOrder& order) = 0;
+  // Tasks that may wait for a slot, in the order in which they were submitted; they count as running.
+  virtual int queue() const { return 0; }
   // Descriptors that become readable when collect() has something to say.
   virtual std::vector<int> descriptors() const = 0;
   // When collect() must be called at the latest (time-outs), in milliseconds from now; -1: whenever readable.
@@ -75,9 +77,9 @@ class Executor {
 std::unique_ptr<Executor> make_thread_executor(std::shared_ptr<const Plan> plan, int threads);
 
 struct WorkerOptions {
-  std::string program;                   // path of cuboid-worker
-  std::string run_dir;                   // holds plan.json, plan.1.json, ... by generation
-  std::vector<std::string> plugins;      // libraries that the plan uses: loaded at start
+  std::string program;               // path of cuboid-worker
+  std::string run_dir;               // holds plan.json, plan.1.json, ... by generation
+  std::vector<std::string> plugins;  // libraries that the plan uses: loaded at start
   int count = 1;
 };
 // Starts one worker at once and loads every plugin in it: throws Error{plugin} with the loader's text. Others start as

@@ -1,5 +1,5 @@
-// Tasks on a fixed pool of threads of this process. A task costs one lock and one wake-up; whatever is to be told waits
-// in one list behind one event descriptor.
+// Tasks on a fixed pool of threads of this process. A task costs one lock; whatever is to be told waits in one list
+// behind one event descriptor. Where tasks wait in the queue, the coordinator is woken when half of them were taken.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Pieces = std::map<int, PieceList>;
 using Post = std::function<void(TaskEvent)>;
 
-bool same_task(const TaskOrder& a, const TaskOrder& b) { return a.stage == b.stage && a.block == b.block; }
+constexpr int kQueue = 16;
 
 // What surrounds the task of one thread: what its call may ask, and what the coordinator answers. The coordinator's
 // side of it may be called at any time; it does nothing where the task is another by then.
@@ -165,7 +165,7 @@ bool Lane::ask(std::uint64_t wanted, MemoryAccount& account, std::size_t needed)
 
 void Lane::answer(const TaskOrder& order, bool granted, std::uint64_t limit, std::uint64_t allowance) {
   std::lock_guard lock(mutex_);
-  if (!asks_ || !same_task(order, order_)) return;
+  if (!asks_ || !order.same_task(order_)) return;
   if (granted) {
     task_->set_limit(limit);
     call_->set_limit(sure_ + allowance);
@@ -205,11 +205,13 @@ class ThreadExecutor final : public Executor {
 
   int slots() const override { return static_cast<int>(lanes_.size()); }
   int running() const override { return running_; }
+  int queue() const override { return kQueue; }
 
   void submit(const TaskOrder& order) override {
     {
       std::lock_guard lock(mutex_);
       queue_.push_back(order);
+      low_ = queue_.size() / 2;
     }
     ++running_;
     work_.notify_one();
@@ -240,6 +242,7 @@ class ThreadExecutor final : public Executor {
     {
       std::lock_guard lock(mutex_);
       events.swap(events_);
+      signalled_ = false;
     }
     running_ -= static_cast<int>(std::count_if(events.begin(), events.end(), [](const TaskEvent& event) {
       return event.what != TaskEvent::What::wants_growth && event.what != TaskEvent::What::log;
@@ -278,11 +281,12 @@ class ThreadExecutor final : public Executor {
 
  private:
   void post_locked(TaskEvent event) {
+    const bool can_wait = event.what == TaskEvent::What::done && queue_.size() > low_;
     events_.push_back(std::move(event));
+    if (can_wait || std::exchange(signalled_, true)) return;
     const std::uint64_t one = 1;
     // Fails only where the counter is full, and then the descriptor is readable already.
-    if (events_.size() == 1) [[maybe_unused]]
-      const auto written = write(event_, &one, sizeof one);
+    [[maybe_unused]] const auto written = write(event_, &one, sizeof one);
   }
 
   void work(Lane& lane) {
@@ -304,7 +308,9 @@ class ThreadExecutor final : public Executor {
   std::mutex mutex_;  // guards what follows
   std::condition_variable work_;
   std::deque<TaskOrder> queue_;
+  std::size_t low_ = 0;  // the coordinator is told of finished tasks when so few wait
   std::vector<TaskEvent> events_;
+  bool signalled_ = false;
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<const Pieces> pieces_ = std::make_shared<const Pieces>();
   bool stopping_ = false;

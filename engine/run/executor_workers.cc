@@ -15,6 +15,7 @@
 
 #include "engine/run/executor.h"
 #include "engine/run/protocol.h"
+#include "engine/run/task_failure.h"
 #include "engine/run/worker_process.h"
 
 namespace cuboid {
@@ -23,8 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Pieces = std::map<int, PieceList>;
 using protocol::Type;
-
-bool same_task(const TaskOrder& a, const TaskOrder& b) { return a.stage == b.stage && a.block == b.block; }
 
 struct Worker {
   WorkerProcess process;
@@ -39,6 +38,7 @@ struct Worker {
   bool waiting = false;  // for an answer: its time-out stands still
   std::optional<protocol::Growth> asked, refused;
   bool timed_out = false;      // killed for it
+  bool overwritten = false;    // its memory, by a plugin
   std::optional<Error> fault;  // a plugin it could not load, or nonsense that it spoke
 };
 
@@ -200,7 +200,7 @@ Pieces WorkerExecutor::pieces_for(const TaskOrder& order) const {
 
 void WorkerExecutor::answer(const TaskOrder& order, const protocol::Answer& answer) {
   for (auto& worker : workers_) {
-    if (!worker->order || !same_task(*worker->order, order) || !worker->waiting) continue;
+    if (!worker->order || !worker->order->same_task(order) || !worker->waiting) continue;
     if (!answer.granted) worker->refused = worker->asked;
     worker->waiting = false;
     worker->last_progress = Clock::now();
@@ -257,6 +257,10 @@ bool WorkerExecutor::listen(Worker& worker, std::vector<TaskEvent>& events) {
     worker.reader.append({bytes.data(), static_cast<std::size_t>(got)});
     try {
       while (const auto frame = worker.reader.next()) hear(worker, *frame, events);
+      if (worker.overwritten) {
+        worker.process.kill();
+        return false;
+      }
     } catch (const Error& error) {
       worker.fault = error;
       worker.process.kill();
@@ -291,6 +295,7 @@ void WorkerExecutor::hear(Worker& worker, const protocol::FrameReader::Frame& fr
   if (frame.type == Type::finished) {
     protocol::Finished finished = protocol::decode_finished(frame.payload);
     finished.event.order = *worker.order;
+    worker.overwritten = finished.event.error && overwrote_memory(*finished.event.error);
     events.push_back(std::move(finished.event));
     worker.order.reset();
     worker.baseline = finished.baseline;

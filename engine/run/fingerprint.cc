@@ -7,13 +7,15 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "storage/buffer.h"
+#include "storage/crc32c.h"
 #include "storage/error.h"
 
 namespace cuboid {
 namespace {
 
 // Raised whenever stored results of an older engine must not be taken for those of this one.
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kFingerprintVersion = 1;
 
 void add_value(Digest& digest, const ParamValue& value) {
   digest.number(value.index());
@@ -74,7 +76,7 @@ void add_program(Digest& digest, const Plan& plan, const TaskProgram& program) {
     for (const auto* list : {&step.in, &step.out}) {
       digest.number(list->size());
       for (const int index : *list)
-        if (step.what == Step::What::merge)
+        if (step.what == Step::What::merge || step.what == Step::What::move)
           digest.text(plan.arrays[static_cast<std::size_t>(index)].name);
         else
           digest.number(static_cast<std::uint64_t>(index));
@@ -86,7 +88,7 @@ void add_program(Digest& digest, const Plan& plan, const TaskProgram& program) {
 Fingerprint stage_fingerprint(const Plan& plan, const Stage& stage,
                               std::map<int, std::unique_ptr<SourceIdentity>>& sources) {
   Digest digest;
-  digest.number(kVersion);
+  digest.number(kFingerprintVersion);
   add_program(digest, plan, stage.program);
   digest.shape(stage.grid.shape()).shape(stage.grid.block());
   for (const int index : stage.outputs) {
@@ -114,6 +116,25 @@ void add_pieces(Digest& digest, const PieceList& list, const std::vector<Fingerp
   for (std::size_t piece = first; piece < last; ++piece)
     digest.add(producer[static_cast<std::size_t>(list.pieces[piece].block)])
         .number(static_cast<std::uint64_t>(list.offsets[piece] - begin));
+}
+
+// A piece at a time, whatever its length; nullopt where it is gone.
+std::optional<std::uint32_t> crc_of(const Store& store, const std::string& key, std::uint64_t bytes) {
+  constexpr std::uint64_t kPiece = 1u << 20;
+  MemoryAccount account;
+  const Buffer piece = account.acquire(std::min(bytes, kPiece));
+  std::uint32_t crc = 0;
+  for (std::uint64_t at = 0; at < bytes; at += kPiece) {
+    const auto part = piece.bytes().first(std::min(kPiece, bytes - at));
+    try {
+      if (!store.read_range(key, at, part)) return std::nullopt;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::corrupt) return std::nullopt;  // it has just become shorter
+      throw;
+    }
+    crc = crc32c(part, crc);
+  }
+  return crc;
 }
 
 }  // namespace
@@ -172,15 +193,36 @@ std::uint64_t SourceIdentity::hash(const Stamp& stamp) {
   return digest.result().low | 1;  // 0 stands for "no such chunk"
 }
 
-std::uint64_t SourceIdentity::stamp(const Shape& chunk) const {
-  const std::string key = array_.key_of(chunk);
+SourceIdentity::Chunk SourceIdentity::chunk(const Shape& index) const {
+  const std::string key = array_.key_of(index);
+  const std::uint64_t hashed = hash_key(key);
+  std::uint64_t stamp = 0;
   if (!listed_) {
     const auto found = array_.store().stamp(key);
-    return found ? hash(*found) : 0;
+    stamp = found ? hash(*found) : 0;
+  } else {
+    const auto at = std::lower_bound(stamps_.begin(), stamps_.end(), std::pair(hashed, std::uint64_t{0}));
+    if (at != stamps_.end() && at->first == hashed) stamp = at->second;
   }
-  const auto hashed = hash_key(key);
-  const auto at = std::lower_bound(stamps_.begin(), stamps_.end(), std::pair(hashed, std::uint64_t{0}));
-  return at != stamps_.end() && at->first == hashed ? at->second : 0;
+  const auto known = recognised_.find(hashed);
+  return {known == recognised_.end() ? stamp : known->second, stamp};
+}
+
+bool SourceIdentity::recognise(std::int64_t index, const Chunk& seen, std::uint64_t bytes,
+                               std::optional<std::uint32_t> crc) {
+  if (index < 0 || index >= grid_.size()) return false;
+  const std::string key = array_.key_of(grid_.index(index));
+  const std::uint64_t stamp = chunk(grid_.index(index)).stamp;
+  if (stamp == 0) return false;
+  if (stamp == seen.stamp) {
+    if (seen.identity != stamp) recognised_[hash_key(key)] = seen.identity;
+    return false;
+  }
+  const auto now = array_.store().stamp(key);
+  if (!crc || !now || hash(*now) != stamp || now->bytes != bytes || !now->etag.empty()) return false;
+  if (crc_of(array_.store(), key, bytes) != crc) return false;
+  recognised_[hash_key(key)] = seen.identity;
+  return true;
 }
 
 void SourceIdentity::add_chunks(const Box& box, Digest& digest) const {
@@ -188,7 +230,7 @@ void SourceIdentity::add_chunks(const Box& box, Digest& digest) const {
   if (blocks.empty()) return;
   Shape index = blocks.origin;
   for (;;) {
-    digest.number(stamp(index));
+    digest.number(chunk(index).identity);
     std::size_t axis = index.size();
     while (axis-- > 0) {
       if (++index[axis] < blocks.end(axis)) break;

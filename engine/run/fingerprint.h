@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/plan/plan.h"
@@ -37,22 +39,32 @@ class Digest {
 std::uint64_t hash_key(std::string_view key);
 
 // Identity of a source array: its metadata and, by one listing, the stamps of its stored chunks. Where a store cannot
-// list, chunks are asked for one by one.
+// list, chunks are asked for one by one. A chunk of which only times changed since an earlier run read it keeps the
+// identity that it had then, if its bytes are still those.
 class SourceIdentity {
  public:
+  // What identifies one chunk, and the hash of its stamp as listed. Equal unless it was touched. 0: not stored.
+  struct Chunk {
+    std::uint64_t identity = 0, stamp = 0;
+  };
   explicit SourceIdentity(ZarrArray array);
   Fingerprint metadata() const { return metadata_; }
+  // An earlier run saw this chunk of this identity, stamp (hash), length and crc32c. True where the chunk has another
+  // stamp now and takes over the identity, for which all of it was read. Throws Error{io}.
+  bool recognise(std::int64_t chunk, const Chunk& seen, std::uint64_t bytes, std::optional<std::uint32_t> crc32c);
+  Chunk chunk(std::int64_t index) const { return chunk(grid_.index(index)); }
   // Adds the identity of every stored chunk that the box meets.
   void add_chunks(const Box& box, Digest& digest) const;
 
  private:
   static std::uint64_t hash(const Stamp& stamp);
-  std::uint64_t stamp(const Shape& chunk) const;
+  Chunk chunk(const Shape& index) const;
   ZarrArray array_;
   Grid grid_;
   Fingerprint metadata_;
   bool listed_ = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> stamps_;  // hash of key, hash of stamp; sorted
+  std::unordered_map<std::uint64_t, std::uint64_t> recognised_;  // hash of key, identity
 };
 
 // What determines the stored bytes of an array's chunks, apart from their values: not attributes, not where it lies.

@@ -10,17 +10,18 @@
 #include <filesystem>
 #include <unordered_map>
 
+#include "engine/plan/places.h"
 #include "storage/error.h"
 
 namespace cuboid {
 namespace {
 
-constexpr int kApplicationId = 0x43756231;  // "Cub1"
-constexpr int kVersion = 1;
+constexpr int kJournalApplicationId = 0x43756231;  // "Cub1"
+constexpr int kJournalVersion = 2;
 constexpr int kBeginTimeoutMs = 5000;
 constexpr auto kPatience = std::chrono::seconds(10);
 
-constexpr const char* kSchema = R"sql(
+constexpr const char* kJournalSchema = R"sql(
 CREATE TABLE runs(id INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL NOT NULL DEFAULT 0, pid INTEGER NOT NULL,
   status TEXT NOT NULL DEFAULT '', wall REAL NOT NULL DEFAULT 0, peak_rss INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE names(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -28,6 +29,8 @@ CREATE TABLE blocks(stage INTEGER NOT NULL, block INTEGER NOT NULL, fingerprint 
   attempts INTEGER NOT NULL, grown INTEGER NOT NULL, allowed INTEGER NOT NULL, allowance INTEGER NOT NULL,
   peak INTEGER NOT NULL, peak_u INTEGER NOT NULL, seconds REAL NOT NULL, objects BLOB NOT NULL,
   PRIMARY KEY(stage, block)) WITHOUT ROWID;
+CREATE TABLE sources(array INTEGER NOT NULL, chunk INTEGER NOT NULL, identity INTEGER NOT NULL,
+  stamp INTEGER NOT NULL, bytes INTEGER NOT NULL, crc32c INTEGER, PRIMARY KEY(array, chunk)) WITHOUT ROWID;
 CREATE TABLE failures(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, stage INTEGER NOT NULL, block INTEGER NOT NULL,
   attempt INTEGER NOT NULL, outcome TEXT NOT NULL, evidence TEXT NOT NULL, allowed INTEGER NOT NULL,
   allowance INTEGER NOT NULL, needed INTEGER NOT NULL, peak INTEGER NOT NULL, peak_u INTEGER NOT NULL,
@@ -36,7 +39,10 @@ CREATE TABLE parked(stage INTEGER NOT NULL, block INTEGER NOT NULL, exit_code IN
   PRIMARY KEY(stage, block)) WITHOUT ROWID;
 CREATE TABLE answers(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, stage INTEGER NOT NULL, block INTEGER NOT NULL,
   choice TEXT NOT NULL, bytes INTEGER NOT NULL, always INTEGER NOT NULL);
-CREATE TABLE outputs(location TEXT PRIMARY KEY, metadata BLOB NOT NULL, published INTEGER NOT NULL);
+CREATE TABLE outputs(location TEXT PRIMARY KEY, metadata BLOB NOT NULL, published INTEGER NOT NULL,
+  run_dir TEXT NOT NULL);
+CREATE TABLE taught(stage INTEGER NOT NULL, class INTEGER NOT NULL, finished INTEGER NOT NULL, above INTEGER NOT NULL,
+  worst_finished REAL NOT NULL, worst_seen REAL NOT NULL, PRIMARY KEY(stage, class)) WITHOUT ROWID;
 CREATE TABLE shapes(array TEXT PRIMARY KEY, shape BLOB NOT NULL);
 CREATE TABLE bounds(array TEXT PRIMARY KEY, bound INTEGER NOT NULL);
 )sql";
@@ -101,6 +107,16 @@ void put_shape(std::string& out, const Shape& shape) {
   for (const std::int64_t extent : shape) put_varint(out, static_cast<std::uint64_t>(extent));
 }
 
+// Where an output lies that a run directory made when it lay at `then`: where both were moved together, beside it
+// still.
+std::string moved(const std::string& location, const std::string& then, const std::string& now) {
+  namespace fs = std::filesystem;
+  if (then == now || !location.starts_with('/')) return location;
+  const fs::path beside = (fs::path(now) / fs::path(location).lexically_relative(then)).lexically_normal();
+  std::error_code error;
+  return fs::exists(beside, error) || !fs::exists(location, error) ? beside.string() : location;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -142,6 +158,7 @@ struct Journal::State {
     }
     std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
     std::uint64_t bytes(int column) const { return static_cast<std::uint64_t>(number(column)); }
+    bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
     double real(int column) const { return sqlite3_column_double(statement_, column); }
     std::string_view text(int column) const {
       const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
@@ -155,7 +172,9 @@ struct Journal::State {
     int bound_ = 0;
   };
 
-  std::string path;
+  std::vector<JournalAnswer> answers(const char* sql);
+
+  std::string path, run_dir;
   sqlite3* db = nullptr;
   std::unordered_map<const char*, sqlite3_stmt*> statements;  // by literal: each query has one text in this file
   std::unordered_map<std::string, std::int64_t> ids;
@@ -246,6 +265,7 @@ struct Journal::State {
 Journal::Journal(const std::string& run_dir, Mode mode, bool durable) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.path = path_in(run_dir);
+  s.run_dir = place(run_dir);
   const auto throw_none = [&] {
     throw Error(ErrorKind::not_found, run_dir + " holds no journal: it is no run directory, or nothing ran in it yet");
   };
@@ -262,14 +282,14 @@ Journal::Journal(const std::string& run_dir, Mode mode, bool durable) : state_(s
   if (empty && mode == Mode::read) throw_none();
   if (empty) {
     s.execute("BEGIN IMMEDIATE");
-    s.execute(kSchema);
-    s.execute(("PRAGMA user_version=" + std::to_string(kVersion)).c_str());
-    s.execute(("PRAGMA application_id=" + std::to_string(kApplicationId)).c_str());
+    s.execute(kJournalSchema);
+    s.execute(("PRAGMA user_version=" + std::to_string(kJournalVersion)).c_str());
+    s.execute(("PRAGMA application_id=" + std::to_string(kJournalApplicationId)).c_str());
     s.execute("COMMIT");
-  } else if (application != kApplicationId || version != kVersion) {
+  } else if (application != kJournalApplicationId || version != kJournalVersion) {
     throw Error(ErrorKind::corrupt, "the journal " + s.path +
                                         " is not one that this version of cuboid wrote (version " +
-                                        std::to_string(version) + ", expected " + std::to_string(kVersion) +
+                                        std::to_string(version) + ", expected " + std::to_string(kJournalVersion) +
                                         "): start anew with --fresh, or use the version that wrote it");
   }
   if (mode == Mode::read) {
@@ -288,7 +308,11 @@ Journal::~Journal() = default;
 
 std::int64_t Journal::begin_run() {
   State& s = *state_;
+  const std::vector<JournalOutput> found = outputs();
   s.write();
+  // Of a run directory that was moved: as they are known from now on.
+  State::Query(s, "DELETE FROM outputs").run();
+  for (const JournalOutput& output : found) set_output(output);
   State::Query(s, "DELETE FROM parked").run();
   State::Query(s, "INSERT INTO runs(started, pid) VALUES(?, ?)").bind(now()).bind(getpid()).run();
   return s.run = sqlite3_last_insert_rowid(s.db);
@@ -321,6 +345,32 @@ void Journal::add_block(const std::string& stage, const JournalBlock& row) {
       .bind(row.peak_u)
       .bind(row.seconds)
       .blob(s.packed.data(), s.packed.size())
+      .run();
+}
+
+void Journal::add_source(const std::string& array, const JournalSource& row) {
+  State& s = *state_;
+  s.write();
+  const char* const sql =
+      "INSERT INTO sources VALUES(?,?,?,?,?,?) ON CONFLICT(array, chunk) DO UPDATE SET crc32c = "
+      "CASE WHEN identity = excluded.identity AND crc32c IS NOT excluded.crc32c THEN NULL ELSE excluded.crc32c END, "
+      "identity = excluded.identity, stamp = excluded.stamp, bytes = excluded.bytes";
+  State::Query query(s, sql);
+  query.bind(s.id_of(array)).bind(row.chunk).bind(row.identity).bind(row.stamp).bind(row.bytes);
+  if (row.crc32c) query.bind(static_cast<std::int64_t>(*row.crc32c));
+  query.run();
+}
+
+void Journal::add_taught(const JournalTaught& row) {
+  State& s = *state_;
+  s.write();
+  State::Query(s, "INSERT OR REPLACE INTO taught VALUES(?,?,?,?,?,?)")
+      .bind(s.id_of(row.stage))
+      .bind(row.shape_class)
+      .bind(row.finished)
+      .bind(row.above)
+      .bind(row.worst_finished)
+      .bind(row.worst_seen)
       .run();
 }
 
@@ -370,16 +420,17 @@ void Journal::add_answer(const JournalAnswer& row) {
 
 void Journal::set_output(const JournalOutput& row) {
   state_->write();
-  State::Query(*state_, "INSERT OR REPLACE INTO outputs VALUES(?,?,?)")
-      .bind(row.location)
+  State::Query(*state_, "INSERT OR REPLACE INTO outputs VALUES(?,?,?,?)")
+      .bind(place(row.location))
       .blob(&row.metadata, sizeof row.metadata)
       .bind(static_cast<int>(row.published))
+      .bind(state_->run_dir)
       .run();
 }
 
 void Journal::forget_output(const std::string& location) {
   state_->write();
-  State::Query(*state_, "DELETE FROM outputs WHERE location=?").bind(location).run();
+  State::Query(*state_, "DELETE FROM outputs WHERE location=?").bind(place(location)).run();
 }
 
 void Journal::set_shape(const std::string& array, const Shape& shape) {
@@ -433,6 +484,20 @@ void Journal::each_block(const std::string& stage, const std::function<void(cons
   }
 }
 
+void Journal::each_source(const std::string& array, const std::function<void(const JournalSource&)>& each) const {
+  State& s = *state_;
+  if (!s.ids.contains(array)) s.load_names();
+  const auto id = s.ids.find(array);
+  if (id == s.ids.end()) return;
+  State::Query query(s, "SELECT chunk, identity, stamp, bytes, crc32c FROM sources WHERE array=? ORDER BY chunk");
+  query.bind(id->second);
+  while (query.next()) {
+    JournalSource row{query.number(0), query.bytes(1), query.bytes(2), query.bytes(3), std::nullopt};
+    if (!query.is_null(4)) row.crc32c = static_cast<std::uint32_t>(query.number(4));
+    each(row);
+  }
+}
+
 std::vector<std::string> Journal::stages() const {
   State::Query query(*state_, "SELECT DISTINCT stage FROM blocks UNION SELECT stage FROM failures");
   std::vector<std::string> result;
@@ -448,6 +513,15 @@ std::map<std::int64_t, int> Journal::failed_attempts(const std::string& stage) c
   State::Query query(s, "SELECT block, max(attempt) FROM failures WHERE stage=? GROUP BY block");
   query.bind(id->second);
   while (query.next()) result[query.number(0)] = static_cast<int>(query.number(1));
+  return result;
+}
+
+std::vector<JournalTaught> Journal::taught() const {
+  State::Query query(*state_, "SELECT stage, class, finished, above, worst_finished, worst_seen FROM taught");
+  std::vector<JournalTaught> result;
+  while (query.next())
+    result.push_back({state_->name_of(query.number(0)), query.bytes(1), query.number(2), query.number(3), query.real(4),
+                      query.real(5)});
   return result;
 }
 
@@ -472,20 +546,36 @@ std::vector<JournalParked> Journal::parked() const {
   return result;
 }
 
-std::vector<JournalAnswer> Journal::answers() const {
-  State::Query query(*state_, "SELECT stage, block, choice, bytes, always FROM answers ORDER BY id");
+std::vector<JournalAnswer> Journal::State::answers(const char* sql) {
+  Query query(*this, sql);
   std::vector<JournalAnswer> result;
   while (query.next())
-    result.push_back({state_->name_of(query.number(0)), query.number(1), std::string(query.text(2)), query.bytes(3),
-                      query.number(4) != 0});
+    result.push_back(
+        {name_of(query.number(0)), query.number(1), std::string(query.text(2)), query.bytes(3), query.number(4) != 0});
   return result;
 }
 
+std::vector<JournalAnswer> Journal::answers() const {
+  return state_->answers("SELECT stage, block, choice, bytes, always FROM answers ORDER BY id");
+}
+
+std::vector<JournalAnswer> Journal::standing_answers() const {
+  return state_->answers(
+      "SELECT stage, block, choice, bytes, always FROM answers "
+      "WHERE run > (SELECT coalesce(max(id), 0) FROM runs WHERE ended > 0) ORDER BY id");
+}
+
 std::vector<JournalOutput> Journal::outputs() const {
-  State::Query query(*state_, "SELECT location, metadata, published FROM outputs ORDER BY location");
+  State::Query query(*state_, "SELECT location, metadata, published, run_dir FROM outputs ORDER BY location");
   std::vector<JournalOutput> result;
-  while (query.next())
-    result.push_back({std::string(query.text(0)), state_->fingerprint(query.text(1)), query.number(2) != 0});
+  while (query.next()) {
+    const std::string location(query.text(0));
+    // A relative path, as journals held before they held places: nobody knows below which folder, so it is not ours.
+    if (!location.starts_with('/') && location.find("://") == std::string::npos) continue;
+    // Spelt anew: a link may stand there by now.
+    result.push_back({place(moved(location, std::string(query.text(3)), state_->run_dir)),
+                      state_->fingerprint(query.text(1)), query.number(2) != 0});
+  }
   return result;
 }
 

@@ -66,7 +66,23 @@ struct JournalAnswer {
   std::uint64_t bytes = 0;
   bool always = false;
 };
-// An output array that this run directory made.
+// A stored chunk of a source, as it was when a task read it.
+struct JournalSource {
+  std::int64_t chunk = 0;      // linear index in the array's grid of write-chunks
+  std::uint64_t identity = 0;  // what fingerprints know it by
+  std::uint64_t stamp = 0;     // hash of the stamp under which it was last known to hold that
+  std::uint64_t bytes = 0;
+  std::optional<std::uint32_t> crc32c;  // of the stored bytes; none: tasks saw different ones
+};
+// What the history of earlier runs had to say when this run directory's first run began.
+struct JournalTaught {
+  std::string stage;
+  std::uint64_t shape_class = 0;
+  std::int64_t finished = 0, above = 0;
+  double worst_finished = 0, worst_seen = 0;
+};
+// An output array that this run directory made. The location is kept as place() spells it, so that it is the same from
+// whatever folder it is asked for; where the run directory was moved and the output with it, it is where it lies now.
 struct JournalOutput {
   std::string location;
   Fingerprint metadata;  // of what its chunks were written under
@@ -98,6 +114,9 @@ class Journal {
   void add_failure(const JournalFailure& row);
   void add_parked(const JournalParked& row);
   void add_answer(const JournalAnswer& row);
+  void add_taught(const JournalTaught& row);
+  // Of the same identity with another crc32c: the chunk changed while it was being read, and its crc32c is forgotten.
+  void add_source(const std::string& array, const JournalSource& row);
   void set_output(const JournalOutput& row);
   void forget_output(const std::string& location);
   void set_shape(const std::string& array, const Shape& shape);  // of a data-dependent array: for reports
@@ -109,12 +128,16 @@ class Journal {
   // --- reading
   // Committed and gathered rows, in block order.
   void each_block(const std::string& stage, const std::function<void(const JournalBlock&)>& each) const;
+  void each_source(const std::string& array, const std::function<void(const JournalSource&)>& each) const;
   std::vector<std::string> stages() const;
   // How many attempts at each block failed, over all runs.
   std::map<std::int64_t, int> failed_attempts(const std::string& stage) const;
+  std::vector<JournalTaught> taught() const;
   std::vector<JournalFailure> failures() const;
   std::vector<JournalParked> parked() const;
   std::vector<JournalAnswer> answers() const;
+  // Those given since a run last ended by itself: whoever goes on after a kill need not ask again.
+  std::vector<JournalAnswer> standing_answers() const;
   std::vector<JournalOutput> outputs() const;
   std::map<std::string, Shape> shapes() const;
   std::map<std::string, std::int64_t> bounds() const;

@@ -35,11 +35,12 @@ class RunReader {
       if (found == pieces.end())
         throw Error(ErrorKind::invalid, "internal error: the runs of '" + column.array.name + "' are not known");
       const auto& list = found->second.pieces;
-      const auto first = std::lower_bound(list.begin(), list.end(), block,
-                                          [](const PieceList::Piece& piece, std::int64_t b) { return piece.block < b; });
+      const auto first =
+          std::lower_bound(list.begin(), list.end(), block,
+                           [](const PieceList::Piece& piece, std::int64_t b) { return piece.block < b; });
       next_.push_back(list.data() + (first - list.begin()));
-      end_.push_back(list.data() + (std::find_if(first, list.end(), [&](const auto& p) { return p.block != block; }) -
-                                       list.begin()));
+      end_.push_back(list.data() +
+                     (std::find_if(first, list.end(), [&](const auto& p) { return p.block != block; }) - list.begin()));
     }
   }
 
@@ -74,7 +75,8 @@ class RunReader {
       if (piece.extents != extents || extents[0] > column.array.chunks[0])
         throw Error(ErrorKind::corrupt, "the columns of a run of '" + column.array.name +
                                             "' are not of one length; start anew with --fresh");
-      if (memory_.size() <= c) memory_.push_back(account.acquire(byte_count(column.array.chunks, column.array.spec.dtype)));
+      if (memory_.size() <= c)
+        memory_.push_back(account.acquire(byte_count(column.array.chunks, column.array.spec.dtype)));
       read_piece(*column.store, piece.key, make_view(memory_[c].data(), column.array.spec.dtype, extents), account);
     }
     rows_ = extents[0];
@@ -146,7 +148,8 @@ std::string piece_key(const TaskOrder& order, std::int64_t part) {
 
 void merge_runs(const MergeOrder& order, MemoryAccount& account, const TaskMonitor& monitor,
                 std::vector<WrittenChunk>& written) {
-  const std::vector<Column> from = open_columns(order.plan, order.step.in), to = open_columns(order.plan, order.step.out);
+  const std::vector<Column> from = open_columns(order.plan, order.step.in),
+                            to = open_columns(order.plan, order.step.out);
   std::vector<RunReader> readers;
   for (std::int64_t run = order.runs.origin[0]; run < order.runs.end(0); ++run)
     readers.emplace_back(from, order.pieces, run);

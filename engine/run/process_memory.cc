@@ -1,6 +1,7 @@
 #include "engine/run/process_memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,5 +54,12 @@ TreeMemory sample_tree_memory() {
   memory.total = memory.self + pss_of_children("/proc/self/task/" + std::to_string(syscall(SYS_gettid)));
   return memory;
 }
+
+void set_malloc_threshold(std::uint64_t bytes) {
+  mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes));
+  mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * bytes));
+}
+
+void trim_malloc() { malloc_trim(0); }
 
 }  // namespace cuboid

@@ -12,4 +12,10 @@ struct TreeMemory {
 // end meanwhile count as nothing.
 TreeMemory sample_tree_memory();
 
+// From this size on malloc maps memory and gives it back at once when it is freed, instead of growing its heaps. Of the
+// whole process, and for good.
+void set_malloc_threshold(std::uint64_t bytes);
+// Gives back what malloc keeps.
+void trim_malloc();
+
 }  // namespace cuboid

@@ -129,6 +129,9 @@ void put_result(Encoder& to, const TaskResult& result) {
     to.put(chunk.array).put(chunk.chunk).put(chunk.written.bytes).put(chunk.written.crc32c);
     to.put(chunk.piece).put(chunk.extents);
   }
+  to.put(static_cast<std::uint64_t>(result.read.size()));
+  for (const ReadChunk& chunk : result.read)
+    to.put(chunk.array).put(chunk.chunk).put(chunk.stored.bytes).put(chunk.stored.crc32c);
 }
 
 TaskResult get_result(Decoder& from) {
@@ -144,25 +147,33 @@ TaskResult get_result(Decoder& from) {
     chunk.piece = from.text();
     chunk.extents = from.shape();
   }
+  result.read.resize(from.count(24));
+  for (ReadChunk& chunk : result.read) {
+    chunk.array = from.get<int>();
+    chunk.chunk = from.get<std::int64_t>();
+    chunk.stored.bytes = from.get<std::uint64_t>();
+    chunk.stored.crc32c = from.get<std::uint32_t>();
+  }
   return result;
 }
 
 void put_pieces(Encoder& to, const PieceList& list) {
   to.put(static_cast<std::uint64_t>(list.pieces.size()));
   for (const PieceList::Piece& piece : list.pieces) {
-    to.put(piece.key).put(piece.extents).put(piece.bytes).put(piece.crc32c);
+    to.put(piece.key).put(piece.extents).put(piece.bytes).put(piece.crc32c).put(piece.block);
   }
   to.put(list.offsets);
 }
 
 PieceList get_pieces(Decoder& from) {
   PieceList list;
-  list.pieces.resize(from.count(28));
+  list.pieces.resize(from.count(36));
   for (PieceList::Piece& piece : list.pieces) {
     piece.key = from.text();
     piece.extents = from.shape();
     piece.bytes = from.get<std::uint64_t>();
     piece.crc32c = from.get<std::uint32_t>();
+    piece.block = from.get<std::int64_t>();
   }
   list.offsets = from.shape();
   return list;

@@ -1,11 +1,11 @@
 // What an earlier run of the same directory left that still counts: blocks whose journaled fingerprint is the one they
-// would get now, and whose chunks are where the journal says, with the length it says (one listing per array).
+// would get now, and whose chunks are where the journal says, with the length it says (one listing per array). Asked
+// of each array by itself: of a stage's outputs one may have served, and be gone, while another is still to be read.
 #pragma once
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/run/block_set.h"
@@ -21,9 +21,9 @@ struct MeasuredBlock {
 };
 
 struct StageRecord {
-  BlockSet known;          // a row with this fingerprint
-  BlockSet present;        // of those, everything it wrote is there
-  std::uint64_t peak = 0;  // over all rows that count
+  BlockSet known;                   // a row with this fingerprint
+  std::map<int, BlockSet> present;  // by output: of those, what they wrote into this array is there
+  std::uint64_t peak = 0;           // over all rows that count
   std::uint64_t allowed = 0;
   std::int64_t grown = 0, retried = 0;
   double seconds = 0;
@@ -43,6 +43,10 @@ class Recall {
   void remember(const Plan& plan, int stage, const std::map<int, PieceList>& pieces);
   bool remembered(int stage) const { return records_[static_cast<std::size_t>(stage)].has_value(); }
   const StageRecord& record(int stage) const { return *records_[static_cast<std::size_t>(stage)]; }
+  // Sources' chunks of which only times had changed: as they are known from now on, for the journal. By name.
+  const std::vector<std::pair<std::string, JournalSource>>& recognised() const { return recognised_; }
+  // Of a source that a remembered stage reads.
+  const SourceIdentity& source(int array) const { return *sources_.at(array); }
   const Fingerprint& fingerprint(int stage, std::int64_t block) const {
     return fingerprints_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(block)];
   }
@@ -51,15 +55,14 @@ class Recall {
   std::vector<BlockSet> needed(const Plan& plan, const std::map<int, PieceList>& pieces) const;
 
  private:
-  // Of one stored array: hash of key -> length.
-  using Listing = std::unordered_map<std::uint64_t, std::uint64_t>;
-  Listing list(const PlanArray& array) const;
-
   const Journal& journal_;
   std::vector<JournalOutput> outputs_;
   std::vector<std::optional<StageRecord>> records_;     // by stage
   std::vector<std::vector<Fingerprint>> fingerprints_;  // by stage and block
   std::map<int, std::unique_ptr<SourceIdentity>> sources_;
+  std::vector<std::pair<std::string, JournalSource>> recognised_;
+
+  void identify(const PlanArray& array, int index);
 };
 
 // The pieces of a ragged array whose producer is complete, from the journal, in block order.

@@ -52,6 +52,9 @@ class RunInProgress {
   void execute();
   std::unique_ptr<Coordinator> make_coordinator();
   void finish(Coordinator& coordinator);
+  void take_history();
+  void give_history();
+  void tell(const std::string& text);  // what is no reason to fail
 
   PlanRequest request_;
   const Resolvers& resolvers_;
@@ -117,7 +120,39 @@ std::unique_ptr<Coordinator> RunInProgress::make_coordinator() {
   return coordinator;
 }
 
+// Once for a run directory: what the history says goes into the journal, and only that counts from then on.
+void RunInProgress::take_history() {
+  if (options_.history.empty() || !journal_->runs().empty()) return;
+  try {
+    for (const Taught& taught : taught_by(History(options_.history), *plan_))
+      journal_->add_taught({taught.stage, taught.shape_class, taught.stats.finished, taught.stats.above,
+                            taught.stats.worst_finished, taught.stats.worst_seen});
+  } catch (const Error& error) {
+    tell(error.message());
+  }
+}
+
+void RunInProgress::give_history() {
+  if (options_.history.empty() || ledger_.learned.empty()) return;
+  try {
+    std::vector<CallRecord> records;
+    for (const auto& [kind, record] : ledger_.learned)
+      if (!kind.function.empty()) records.push_back(record);
+    History(options_.history).add(records);
+  } catch (const Error& error) {
+    tell(error.message());
+  }
+}
+
+void RunInProgress::tell(const std::string& text) {
+  RunEvent event;
+  event.what = RunEvent::What::notice;
+  event.text = text;
+  if (options_.observer) options_.observer->on_event(event);
+}
+
 void RunInProgress::execute() {
+  take_history();
   auto coordinator = make_coordinator();
   if (coordinator->nothing_to_do()) {
     result_.nothing_to_do = true;
@@ -137,6 +172,9 @@ void RunInProgress::execute() {
     plan_ = coordinator->plan();
     facts_ = coordinator->facts();
     coordinator.reset();  // its executors end before the next one's start
+    // What was given up, or waits for an answer, is tried again with all else that is not done.
+    ledger_.parked.clear();
+    for (auto& [name, stage] : ledger_.stages) stage.parked = 0;
     coordinator = make_coordinator();
     coordinator->start();
   }
@@ -154,6 +192,7 @@ void RunInProgress::finish(Coordinator& coordinator) {
   result_.peak_rss_bytes = std::max(ledger_.peak_rss, sample_tree_memory().total);
   result_.wall_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   if (result_.nothing_to_do) return;
+  give_history();
   try {
     journal_->end_run(to_string(result_.status), result_.wall_seconds, result_.peak_rss_bytes);
     journal_->commit(true);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/plan/places.h"
 #include "storage/error.h"
 
 namespace cuboid {
@@ -24,16 +25,13 @@ void erase_metadata(Store& store, const std::string& path) {
 }
 
 std::optional<JournalOutput> row_of(const Journal& journal, const std::string& location) {
+  const std::string here = place(location);
   for (JournalOutput& output : journal.outputs())
-    if (output.location == location) return std::move(output);
+    if (output.location == here) return std::move(output);
   return std::nullopt;
 }
 
-bool is_visible(const PlanArray& array) {
-  const Store& store = array.zarr->store();
-  const std::string& path = array.zarr->path();
-  return store.stamp(below(path, "zarr.json")) || store.stamp(below(path, ".zarray"));
-}
+bool is_visible(const PlanArray& array) { return is_visible(array.zarr->store(), array.zarr->path()); }
 
 void commit(Journal& journal) { journal.commit(true); }
 
@@ -77,20 +75,30 @@ void remove_run(const std::string& run_dir, const std::vector<JournalOutput>& ou
 }
 
 void check_overwritable(const Plan& plan) {
-  for (const PlanArray& array : plan.arrays) {
-    if (array.role != PlanArray::Role::output || !array.overwrite) continue;
-    const Store& store = array.zarr->store();
-    const std::string& path = array.zarr->path();
-    bool group = store.stamp(below(path, ".zgroup")).has_value();
-    if (const auto text = read_text(store, below(path, "zarr.json"))) {
-      const auto json = nlohmann::json::parse(*text, nullptr, false);
-      group |= json.is_object() && json.value("node_type", nlohmann::json()) == "group";
-    }
-    if (group)
-      throw Error(ErrorKind::invalid, "the output " + array.location +
-                                          " is a group there, which overwrite: true would destroy with all its "
-                                          "arrays; choose another path or remove it yourself");
+  for (const PlanArray& array : plan.arrays)
+    if (array.role == PlanArray::Role::output && array.overwrite)
+      check_overwritable(array.zarr->store(), array.zarr->path(), array.location);
+}
+
+void check_overwritable(const Store& store, const std::string& path, const std::string& location) {
+  bool group = store.stamp(below(path, ".zgroup")).has_value();
+  if (const auto text = read_text(store, below(path, "zarr.json"))) {
+    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    group |= json.is_object() && json.value("node_type", nlohmann::json()) == "group";
   }
+  if (group)
+    throw Error(ErrorKind::invalid, "the output " + location +
+                                        " is a group there, which overwrite: true would destroy with all its "
+                                        "arrays; choose another path or remove it yourself");
+}
+
+bool is_visible(const Store& store, const std::string& path) {
+  return store.stamp(below(path, "zarr.json")) || store.stamp(below(path, ".zarray"));
+}
+
+void erase_array(Store& store, const std::string& path) {
+  erase_metadata(store, path);
+  store.erase_prefix(path);
 }
 
 void prepare_output(const PlanArray& array, Journal& journal) {
@@ -110,10 +118,7 @@ void prepare_output(const PlanArray& array, Journal& journal) {
   }
   // Ours in another shape, or somebody's array that is to be overwritten: it goes as a whole. Anything else there is
   // left alone.
-  if (row || visible) {
-    erase_metadata(store, path);
-    store.erase_prefix(path);
-  }
+  if (row || visible) erase_array(store, path);
   journal.set_output({array.location, metadata, false});
   commit(journal);
 }

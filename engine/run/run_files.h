@@ -20,6 +20,11 @@ void remove_plan_files(const std::string& run_dir);
 
 // Throws Error{invalid} where an output that is to be overwritten is a group.
 void check_overwritable(const Plan& plan);
+void check_overwritable(const Store& store, const std::string& path, const std::string& location);
+// Whether there is metadata of an array or a group of format 3.
+bool is_visible(const Store& store, const std::string& path);
+// An array and all below it, metadata first: readers find no array rather than half of one.
+void erase_array(Store& store, const std::string& path);
 // Called before the first write to an output: what is there and will not be kept goes, metadata first; the journal
 // learns that the output is this run's before anything is written to it.
 void prepare_output(const PlanArray& array, Journal& journal);

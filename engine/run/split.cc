@@ -1,6 +1,7 @@
 #include "engine/run/split.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "storage/error.h"
 
@@ -15,17 +16,6 @@ std::ptrdiff_t axis_to_cut(const Kernel& kernel, const Shape& extents) {
     if (safe[axis] && extents[axis] > 1 && (best < 0 || extents[axis] > extents[static_cast<std::size_t>(best)]))
       best = static_cast<std::ptrdiff_t>(axis);
   return best;
-}
-
-View part_of(const View& view, const Box& whole, const Box& part) {
-  Shape offset(part.origin.size());
-  for (std::size_t axis = 0; axis < offset.size(); ++axis) offset[axis] = part.origin[axis] - whole.origin[axis];
-  return view.sub(offset, part.shape);
-}
-ConstView part_of(const ConstView& view, const Box& whole, const Box& part) {
-  Shape offset(part.origin.size());
-  for (std::size_t axis = 0; axis < offset.size(); ++axis) offset[axis] = part.origin[axis] - whole.origin[axis];
-  return view.sub(offset, part.shape);
 }
 
 }  // namespace
@@ -62,8 +52,13 @@ void run_in_pieces(const Kernel& kernel, KernelCall& call, std::int64_t pieces,
   const std::vector<Box> blocks = split_block(kernel, call.block, pieces);
   if (blocks.size() == 1) return run(call);
   std::vector<std::int64_t> filled(call.out.size(), 0);
+  // What comes in slabs: the part's leave as they fill, and what is left of it before the next part begins.
+  const auto in_slabs = [&](std::size_t k) {
+    return call.store && kernel.room(k, call.block.shape) != kernel.output_extents(k, call.block.shape);
+  };
   for (const Box& block : blocks) {
     KernelCall part;
+    part.store = call.store;
     part.phase = call.phase;
     part.block = block;
     part.memory = call.memory;
@@ -74,7 +69,9 @@ void run_in_pieces(const Kernel& kernel, KernelCall& call, std::int64_t pieces,
     }
     for (std::size_t k = 0; k < call.out.size(); ++k) {
       const auto ragged = kernel.outputs()[k].ragged_axis;
-      if (!ragged) {
+      if (in_slabs(k)) {
+        part.out.push_back(call.out[k]);
+      } else if (!ragged) {
         part.out.push_back(part_of(call.out[k], kernel.output_box(k, call.block), kernel.output_box(k, block)));
       } else {
         Shape origin(call.out[k].shape.size(), 0), extents = kernel.output_extents(k, block.shape);
@@ -87,9 +84,12 @@ void run_in_pieces(const Kernel& kernel, KernelCall& call, std::int64_t pieces,
       part.produced.push_back(part.out.back().shape);
     }
     run(part);
-    for (std::size_t k = 0; k < call.out.size(); ++k)
-      if (const auto ragged = kernel.outputs()[k].ragged_axis)
-        filled[k] += std::clamp<std::int64_t>(part.produced[k][*ragged], 0, part.out[k].shape[*ragged]);
+    for (std::size_t k = 0; k < call.out.size(); ++k) {
+      const auto ragged = kernel.outputs()[k].ragged_axis;
+      if (!ragged) continue;
+      filled[k] += std::clamp<std::int64_t>(part.produced[k][*ragged], 0, part.out[k].shape[*ragged]);
+      if (in_slabs(k)) call.store(k, std::exchange(filled[k], 0));
+    }
   }
   for (std::size_t k = 0; k < call.out.size(); ++k)
     if (const auto ragged = kernel.outputs()[k].ragged_axis) call.produced[k][*ragged] = filled[k];

@@ -6,16 +6,21 @@
 #include <charconv>
 #include <cstring>
 #include <new>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "engine/plan/piece.h"
 #include "engine/run/executor.h"
 #include "engine/run/merge_runs.h"
 #include "engine/run/split.h"
+#include "storage/crc32c.h"
 #include "storage/error.h"
 
 namespace cuboid {
 namespace {
+
+constexpr std::byte kFenceByte{0xC5};
 
 Error internal_error(const std::string& what) {
   return Error(ErrorKind::invalid, "internal error: " + what + ": please report this, with the plan (plan.json)");
@@ -30,13 +35,6 @@ bool contains(const Box& outer, const Box& inner) {
 }
 
 std::string describe(const Box& box) { return to_string(box.shape) + " at " + to_string(box.origin); }
-
-// The part of `view`, which holds `whole`, that holds `part`.
-View part_of(const View& view, const Box& whole, const Box& part) {
-  Shape offset(part.origin.size());
-  for (std::size_t axis = 0; axis < offset.size(); ++axis) offset[axis] = part.origin[axis] - whole.origin[axis];
-  return view.sub(offset, part.shape);
-}
 
 // Moves the leading part `extents` of a C-contiguous view to the front of its memory, so that it is contiguous itself.
 // In place: every run moves towards the front.
@@ -82,7 +80,12 @@ class TaskRun {
         slots_(program_.buffers.size()) {}
 
   TaskResult run() {
-    run_steps(0, program_.steps.size());
+    try {
+      run_steps(0, program_.steps.size());
+    } catch (...) {
+      remove_pieces();
+      throw;
+    }
     result_.account_peak = account_.peak();
     return std::move(result_);
   }
@@ -94,6 +97,7 @@ class TaskRun {
     Box box;                 // where that lies in the operand
     std::uint64_t turn = 0;  // the inner block for which `box` was computed
     Shape produced;          // of a ragged output: what the call that filled it produced
+    std::int64_t parts = 0;  // of a ragged output: objects stored already
     bool held = false;
   };
   // What one step sees of a buffer: inside a loop the part that the inner block calls for.
@@ -112,9 +116,12 @@ class TaskRun {
           break;
         case Step::What::read: {
           const Window window = window_of(step.buffer);
-          if (!window.box.empty()) zarr_of(step.array).read(window.box, window.view, account_);
+          if (!window.box.empty()) read(step.array, window);
           break;
         }
+        case Step::What::move:
+          move(step);
+          break;
         case Step::What::gather:
           gather(step);
           break;
@@ -195,10 +202,38 @@ class TaskRun {
       throw internal_error("buffer " + std::to_string(step.buffer) + " would hold " + describe(into.box) +
                            " where the program declares " + to_string(declared.extents));
     }
-    into.memory = account_.acquire(byte_count(into.box.shape, declared.dtype));
-    into.view = make_view(into.memory.data(), declared.dtype, into.box.shape);
+    into.memory = account_.acquire(declared.bytes(into.box.shape));
+    for (std::span<std::byte> fence : fences(step.buffer)) std::fill(fence.begin(), fence.end(), kFenceByte);
+    into.view = make_view(into.memory.data() + declared.begin(), declared.dtype, into.box.shape);
     into.turn = turn_;
     into.held = true;
+  }
+
+  // The bytes before and behind a fenced buffer.
+  std::vector<std::span<std::byte>> fences(int buffer) {
+    const BufferDecl& declared = decl(buffer);
+    if (!declared.fenced) return {};
+    Slot& of = slot(buffer);
+    std::byte* begin = of.memory.data();
+    return {{begin, BufferDecl::kFence},
+            {begin + BufferDecl::kFence + byte_count(of.box.shape, declared.dtype), BufferDecl::kFence}};
+  }
+
+  // After a call, however it ended. What lies beyond the fence may be damaged too.
+  void check_fences(const Kernel& kernel, const Step& step) {
+    for (std::size_t k = 0; k < step.out.size(); ++k) {
+      const auto around = fences(step.out[k]);
+      for (std::size_t side = 0; side < around.size(); ++side) {
+        if (std::all_of(around[side].begin(), around[side].end(), [](std::byte b) { return b == kFenceByte; }))
+          continue;
+        const bool result = decl(step.out[k]).operand == BufferDecl::Operand::output;
+        throw Error(ErrorKind::plugin,
+                    "function " + kernel.spec().function + " wrote " + (side == 0 ? "before" : "behind") + " its " +
+                        (result ? "output " + kernel.outputs()[k].name : "partial result " + std::to_string(k)) +
+                        ", into memory that is not its own: the function is wrong; report it to its author",
+                    {{"function", kernel.spec().function}, {"memory", "overwritten"}});
+      }
+    }
   }
 
   Window window_of(int buffer) {
@@ -211,6 +246,45 @@ class TaskRun {
     }
     View view = part_of(from.view, from.box, box);
     return {std::move(view), std::move(box)};
+  }
+
+  // Of a source, what was read is noted, so that a later run can tell whether a chunk that was touched has changed. An
+  // intermediate has every chunk.
+  void read(int index, const Window& into, const ZarrArray::ChunkSeen& also = {}) {
+    const ZarrArray& zarr = zarr_of(index);
+    const PlanArray::Role role = array(index).role;
+    const Grid grid(zarr.shape(), zarr.metadata().write_chunks());
+    zarr.read(into.box, into.view, account_, [&](const Shape& chunk, std::span<const std::byte> stored) {
+      if (also) also(chunk, stored);
+      if (role == PlanArray::Role::source && stored.data())
+        note_read({index, grid.linear(chunk), {stored.size(), crc32c(stored)}});
+      if (role == PlanArray::Role::intermediate && !stored.data())
+        throw Error(ErrorKind::corrupt, "a block's result is missing: " + zarr.store().describe(zarr.key_of(chunk)) +
+                                            "; expected every chunk of an intermediate to be there");
+    });
+  }
+
+  // Chunk by chunk, as each was found to decode.
+  void move(const Step& step) {
+    const int to = step.out.at(0);
+    const ZarrArray& zarr = zarr_of(to);
+    const Grid grid(zarr.shape(), zarr.metadata().write_chunks());
+    const Window window = window_of(step.buffer);
+    if (window.box.empty()) return;
+    const std::size_t before = result_.written.size();
+    read(step.array, window, [&](const Shape& chunk, std::span<const std::byte> stored) {
+      const ConstView decoded = part_of(window.view, window.box, grid.box(chunk));
+      result_.written.push_back(
+          {to, grid.linear(chunk), zarr.move_chunk(chunk, stored, decoded, plan_.options.durable), {}, {}});
+    });
+    const auto chunks = static_cast<std::size_t>(element_count(grid.blocks_meeting(window.box).shape));
+    if (result_.written.size() != before + chunks) throw internal_error("a chunk was not moved");
+  }
+
+  void note_read(const ReadChunk& chunk) {
+    constexpr std::size_t kNotedAtMost = 1u << 14;  // the message to the coordinator has an end
+    if (result_.read.size() < kNotedAtMost && noted_.emplace(chunk.array, chunk.chunk).second)
+      result_.read.push_back(chunk);
   }
 
   // Only the pieces that the box meets are read, one at a time.
@@ -261,6 +335,7 @@ class TaskRun {
     KernelCall call;
     call.phase = step.phase;
     call.block = op_boxes_[static_cast<std::size_t>(step.op)];
+    if (step.phase == Phase::accumulate && call.block.empty()) return;  // of nothing the initial state is the result
     call.monitor = &monitor_;
     call.lanes = lanes_;
     for (int buffer : step.in) {
@@ -277,11 +352,21 @@ class TaskRun {
       call.out.push_back(window_of(buffer).view);
       call.produced.push_back(call.out.back().shape);
     }
-    if (order_.splits > 1 && step.phase == Phase::map &&
-        is_estimated(kernel, kernel.memory(call.phase, call.block.shape)))
-      run_in_pieces(kernel, call, order_.splits, [&](KernelCall& piece) { run_kernel(kernel, piece); });
-    else
-      run_kernel(kernel, call);
+    if (!step.slabs.empty())
+      call.store = [this, &step](std::size_t k, std::int64_t rows) {
+        monitor_.aside([&] { store_slab(step.slabs.at(k), step.out.at(k), rows); });
+      };
+    try {
+      if (order_.splits > 1 && step.phase == Phase::map &&
+          is_estimated(kernel, kernel.memory(call.phase, call.block.shape)))
+        run_in_pieces(kernel, call, order_.splits, [&](KernelCall& piece) { run_kernel(kernel, piece); });
+      else
+        run_kernel(kernel, call);
+    } catch (...) {
+      check_fences(kernel, step);  // it may be the cause
+      throw;
+    }
+    check_fences(kernel, step);
     accept_produced(kernel, step, call);
   }
 
@@ -361,6 +446,17 @@ class TaskRun {
     }
   }
 
+  // What a failed attempt stored under names of its own: nobody will ask for it.
+  void remove_pieces() noexcept {
+    for (const WrittenChunk& done : result_.written) {
+      try {
+        if (!done.piece.empty()) open_store(array(done.array).location)->erase(done.piece);
+      } catch (...) {
+        return;  // a store that fails has been reported; what stays goes with its folder
+      }
+    }
+  }
+
   // Every chunk that is written lies whole in the window (clipped at the array): no other task writes it.
   void write(const Step& step) {
     const PlanArray& to = array(step.array);
@@ -395,23 +491,36 @@ class TaskRun {
   }
 
   void write_one_piece(const Step& step) {
-    const PlanArray& to = array(step.array);
-    const Slot& from = held_slot(step.buffer);
-    const Shape& extents = from.produced.size() == from.view.shape.size() ? from.produced : from.view.shape;
+    Slot& from = held_slot(step.buffer);
+    store_rows(step.array, from, from.produced.size() == from.view.shape.size() ? from.produced : from.view.shape);
+  }
+
+  // The leading rows of an output that is handed over in slabs; into nothing where nobody wants the output.
+  void store_slab(int index, int buffer, std::int64_t rows) {
+    if (index < 0 || rows <= 0) return;
+    Slot& from = held_slot(buffer);
+    Shape extents = from.view.shape;
+    extents[array(index).ragged_axis] = rows;
+    store_rows(index, from, extents);
+  }
+
+  // Larger results than an object may have are several: a call's slabs, or runs. An empty result is one, so that it is
+  // known.
+  void store_rows(int index, Slot& from, const Shape& extents) {
+    const PlanArray& to = array(index);
     const ConstView whole = pack_leading(from.view, extents);
     const auto store = open_store(to.location);
-    // Larger results than an object may have are runs: of one axis, in several objects.
     const std::size_t axis = to.ragged_axis;
     const std::int64_t rows = extents[axis], most = std::max<std::int64_t>(to.chunks[axis], 1);
-    for (std::int64_t begin = 0, part = 0; begin == 0 || begin < rows; begin += most, ++part) {
+    for (std::int64_t begin = 0; begin < rows || from.parts == 0; begin += most) {
       Shape origin(extents.size(), 0), shape = extents;
       origin[axis] = begin;
       shape[axis] = std::min(most, rows - begin);
       WrittenChunk done;
-      done.array = step.array;
+      done.array = index;
       done.chunk = order_.block;
       done.extents = shape;
-      done.piece = piece_key(order_, part);
+      done.piece = piece_key(order_, from.parts++);
       done.written = write_piece(*store, done.piece, whole.sub(origin, shape), account_);
       result_.written.push_back(std::move(done));
     }
@@ -430,6 +539,7 @@ class TaskRun {
   std::uint64_t turn_ = 0;     // counts changes of them
   std::vector<Slot> slots_;
   TaskResult result_;
+  std::set<std::pair<int, std::int64_t>> noted_;  // of result_.read: array, chunk
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // One task: the task program of a stage, read on bytes. Runs on a thread of the coordinator or in a worker alike.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,37 +13,47 @@ namespace cuboid {
 // What a ragged array consists of, once its producer is complete: known to the coordinator.
 struct PieceList {
   struct Piece {
-    std::string key;       // below the pieces' folder
+    std::string key;  // below the pieces' folder
     Shape extents;
     std::uint64_t bytes = 0;
     std::uint32_t crc32c = 0;
     std::int64_t block = 0;  // of the producer
   };
-  std::vector<Piece> pieces;           // in block order; a block's may be several objects
-  std::vector<std::int64_t> offsets;   // along the ragged axis; pieces.size() + 1 entries
+  std::vector<Piece> pieces;          // in block order; a block's may be several objects
+  std::vector<std::int64_t> offsets;  // along the ragged axis; pieces.size() + 1 entries
 };
 
 struct TaskOrder {
   int stage = 0;
   std::int64_t block = 0;
-  int attempt = 1;                     // counts all attempts at this block over all runs: names of pieces are unique
-  std::uint64_t limit = 0;             // bytes the task's account may hold
-  std::uint64_t allowance = 0;         // uncertain bytes of the call within it
-  std::int64_t splits = 1;             // pieces that the estimated call is cut into
+  int attempt = 1;              // counts all attempts at this block over all runs: names of pieces are unique
+  std::uint64_t limit = 0;      // bytes the task's account may hold
+  std::uint64_t allowance = 0;  // uncertain bytes of the call within it
+  std::int64_t splits = 1;      // pieces that the estimated call is cut into
+
+  bool same_task(const TaskOrder& other) const { return stage == other.stage && block == other.block; }
 };
 
 struct WrittenChunk {
-  int array = 0;                       // index into Plan::arrays
-  std::int64_t chunk = 0;              // linear index in the array's grid of write-chunks; of pieces: the block
+  int array = 0;           // index into Plan::arrays
+  std::int64_t chunk = 0;  // linear index in the array's grid of write-chunks; of pieces: the block
   Written written;
-  std::string piece;                   // of pieces: the key
-  Shape extents;                       // of pieces
+  std::string piece;  // of pieces: the key
+  Shape extents;      // of pieces
+};
+
+// A stored chunk of a source as the task saw it.
+struct ReadChunk {
+  int array = 0;           // index into Plan::arrays
+  std::int64_t chunk = 0;  // linear index in the array's grid of write-chunks
+  Written stored;          // its length and crc32c
 };
 
 struct TaskResult {
   std::vector<WrittenChunk> written;
-  std::uint64_t account_peak = 0;      // bytes, as the account saw them
-  std::uint64_t call_peak = 0;         // bytes that the uncertain call took beside its sure ones
+  std::vector<ReadChunk> read;     // of sources; not of shards, which are read in parts
+  std::uint64_t account_peak = 0;  // bytes, as the account saw them
+  std::uint64_t call_peak = 0;     // bytes that the uncertain call took beside its sure ones
 };
 
 // What surrounds a running task: is told of calls, and may give them more memory.
@@ -50,11 +61,13 @@ class TaskMonitor : public CallMonitor {
  public:
   struct Call {
     const Kernel& kernel;
-    MemoryAccount& memory;     // the call's own, limited to declared.sure + allowance; may be given an OnExceed here
+    MemoryAccount& memory;  // the call's own, limited to declared.sure + allowance; may be given an OnExceed here
     CallMemory declared;
-    std::uint64_t allowance;   // uncertain bytes; 0 where nothing is estimated
-    bool estimated;            // a number of this call is somebody's estimate (or the code is not ours)
+    std::uint64_t allowance;  // uncertain bytes; 0 where nothing is estimated
+    bool estimated;           // a number of this call is somebody's estimate (or the code is not ours)
   };
+  // Work of the engine's own in the middle of a call: what that takes by malloc is not the call's.
+  virtual void aside(const std::function<void()>& work) { work(); }
   // Before and after each kernel call, on the task's thread. call_ends() returns the bytes that the call took beside
   // its account at most.
   virtual void call_begins(const Call&) {}

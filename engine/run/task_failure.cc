@@ -51,6 +51,8 @@ Evidence evidence_from(std::string_view text) {
   return Evidence::unknown;
 }
 
+bool overwrote_memory(const Error& error) { return find(error.context(), "memory") != nullptr; }
+
 void describe_failure(TaskEvent& event, Error error) {
   const std::string* evidence = find(error.context(), "evidence");
   event.what = evidence ? TaskEvent::What::exceeded : TaskEvent::What::failed;

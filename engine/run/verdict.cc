@@ -44,8 +44,7 @@ std::uint64_t enough_for(const std::vector<const ParkedBlock*>& parked) {
 std::string flags_to_go_on(const std::vector<const ParkedBlock*>& parked, const Plan& plan, const RunOptions& options) {
   const Stage& stage = plan.stages[static_cast<std::size_t>(std::max(0, plan.stage_index(parked.front()->stage)))];
   const std::uint64_t enough = enough_for(parked);
-  const Baselines baselines;
-  const std::uint64_t needs = smallest_budget(baselines, enough, stage.isolated);
+  const std::uint64_t needs = smallest_budget(plan.baselines, enough, stage.isolated);
   const std::uint64_t room = plan.options.budget - std::min(plan.options.budget, needs - enough);
   const ExceedRules rules =
       resolve_rules(options.on_exceed, stage.options.on_exceed, options.override_step_policies, room);

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "storage/inject.h"
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CUBOID_COUNTED_MALLOC 0
 #else
@@ -60,6 +62,13 @@ bool admit(std::size_t wanted) {
   const std::int64_t now = in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   Gate* gate = the_gate.load(std::memory_order_acquire);
   if (!gate || inside) return true;
+  if (inject::due(inject::Fault::malloc)) {
+    const LetThrough guard;
+    gate->system_refused(now - base);
+    in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    errno = ENOMEM;
+    return false;
+  }
   if (now - base > allowance.load(std::memory_order_relaxed)) {
     const LetThrough guard;
     if (!gate->extend(now - base)) {

@@ -46,7 +46,8 @@ cuboid::Resolvers load_plugins(const std::vector<std::string>& paths) {
   const std::vector<std::filesystem::path> libraries(paths.begin(), paths.end());
   static std::unique_ptr<const cuboid::PluginResolver> plugins;
   static const AbsentFunctions absent;
-  plugins = std::make_unique<const cuboid::PluginResolver>(cuboid::find_plugins(libraries, {}).found, cuboid::local_inference());
+  plugins = std::make_unique<const cuboid::PluginResolver>(cuboid::find_plugins(libraries, {}).found,
+                                                           cuboid::local_inference());
   plugins->load();
   return {&cuboid::builtin_kernels(), plugins.get(), &absent};
 }

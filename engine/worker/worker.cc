@@ -20,6 +20,7 @@
 #include "engine/worker/counted_malloc.h"
 #include "engine/worker/process_memory.h"
 #include "engine/worker/worker_task.h"
+#include "storage/inject.h"
 
 namespace cuboid {
 namespace {
@@ -84,6 +85,7 @@ class Worker {
   protocol::Finished run(const protocol::Task& task) {
     protocol::Finished finished;
     const auto begin = std::chrono::steady_clock::now();
+    die_where_injected();
     try {
       const Plan& plan = plan_of(task.generation);
       run_on(plan, task, finished.event);
@@ -95,7 +97,12 @@ class Worker {
     finished.event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     finished.kept = pool::free_bytes();
     finished.baseline = baseline();
+    die_where_injected();
     return finished;
+  }
+
+  static void die_where_injected() {
+    if (inject::due(inject::Fault::worker)) std::raise(SIGKILL);
   }
 
   void run_on(const Plan& plan, const protocol::Task& task, TaskEvent& event) {
@@ -112,9 +119,8 @@ class Worker {
       if (channel_.cancelled()) {
         event.what = TaskEvent::What::failed;
         event.error = Error(ErrorKind::cancelled, "the task was cancelled", event.error->context());
-      } else if (surroundings.refused() &&
-                 (event.what == TaskEvent::What::failed || event.evidence == Evidence::unknown ||
-                  event.evidence == Evidence::host)) {
+      } else if (surroundings.refused() && (event.what == TaskEvent::What::failed ||
+                                            event.evidence == Evidence::unknown || event.evidence == Evidence::host)) {
         event.what = TaskEvent::What::exceeded;
         event.evidence = Evidence::own_limit;
         event.needed = *surroundings.refused();

@@ -73,6 +73,12 @@ void WorkerTask::holds_outside(std::uint64_t bytes) {
   if (call_) counted_malloc::allow(free_of_charge());
 }
 
+void WorkerTask::aside(const std::function<void()>& work) {
+  progress(0);
+  const counted_malloc::LetThrough guard;
+  work();
+}
+
 void WorkerTask::call_begins(const Call& call) {
   progress(0);
   if (!call.estimated) return;

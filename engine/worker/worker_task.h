@@ -31,6 +31,7 @@ class WorkerTask final : public TaskMonitor, private counted_malloc::Gate {
   void progress(double) override;
   void log(int level, const std::string& text) override;
   void holds_outside(std::uint64_t bytes) override;
+  void aside(const std::function<void()>& work) override;
   void call_begins(const Call& call) override;
   std::uint64_t call_ends() override;
 

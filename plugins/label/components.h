@@ -11,20 +11,27 @@
 
 namespace label {
 
-inline constexpr auto connectivity = cuboid::sdk::integer("connectivity", 1).min(1).max(2).help(
-    "1: pixels touch along edges (4 neighbours); 2: at corners too (8).");
+// All three are functions of their arrays alone, and take no memory but the host's.
+constexpr cuboid::decl step(const char* id, const char* signature, const char* doc) {
+  return cuboid::decl(id, signature, doc)
+      .outside_bytes("0", cuboid::sdk::exact)
+      .flags(cuboid::sdk::pure | cuboid::sdk::reentrant | cuboid::sdk::fork_safe);
+}
+
+inline constexpr auto connectivity = cuboid::sdk::integer("connectivity", 1)
+                                         .min(1)
+                                         .max(2)
+                                         .help("1: pixels touch along edges (4 neighbours); 2: at corners too (8).");
 
 struct Blocks {
   static constexpr auto meta =
-      cuboid::decl("label.blocks/1", "image:T[y,x] -> labels:i8[y,x], border:i8[<=2*(y+x), 3]",
-                   "Connected components of the non-zero pixels within each block, labelled by 1 + the index of the "
-                   "first pixel in the whole image, background 0; and the pixels at borders to other blocks: rows y, "
-                   "x, label. The first step of label.components.")
+      step("label.blocks/1", "image:T[y,x] -> labels:i8[y,x], border:i8[<=2*(y+x), 3]",
+           "Connected components of the non-zero pixels within each block, labelled by 1 + the index of the "
+           "first pixel in the whole image, background 0; and the pixels at borders to other blocks: rows y, "
+           "x, label. The first step of label.components.")
           .types("T=b1|i1|i2|i4|i8|u1|u2|u4|u8|f4|f8")
           .param(connectivity)
           .call_bytes("0", cuboid::sdk::exact)
-          .outside_bytes("0", cuboid::sdk::exact)
-          .flags(cuboid::sdk::pure | cuboid::sdk::reentrant | cuboid::sdk::fork_safe)
           .example(R"({"in":[{"dtype":"u1","shape":[3,4],"data":[1,0,1,1, 1,0,0,1, 0,1,0,0]}],)"
                    R"("out":[{"dtype":"i8","shape":[3,4],"data":[1,0,3,3, 1,0,0,3, 0,10,0,0]},)"
                    R"({"dtype":"i8","shape":[0,3],"data":[]}]})");
@@ -96,15 +103,13 @@ struct Blocks {
 
 struct Unite {
   static constexpr auto meta =
-      cuboid::decl("label.unite/1", "border:i8[n, 3] -> table:i8[<=n, 2]",
-                   "Which labels of blocks are those of one component: rows label, component's label, in the order "
-                   "of the former, where they differ. `border`: rows y, x, label. The second step of label.components.")
+      step("label.unite/1", "border:i8[n, 3] -> table:i8[<=n, 2]",
+           "Which labels of blocks are those of one component: rows label, component's label, in the order "
+           "of the former, where they differ. `border`: rows y, x, label. The second step of label.components.")
           .param(connectivity)
           .all()
           .call_bytes("3*8*n + 3*64", cuboid::sdk::bound)
-          .outside_bytes("0", cuboid::sdk::exact)
           .output("table", cuboid::sdk::Delivery::trim, "ceil(n/4)")
-          .flags(cuboid::sdk::pure | cuboid::sdk::reentrant | cuboid::sdk::fork_safe)
           .example(R"({"in":[{"dtype":"i8","shape":[4,3],"data":[0,1,2, 0,2,3, 5,1,17, 4,3,9]}],)"
                    R"("out":[{"dtype":"i8","shape":[1,2],"data":[3,2]}]})");
 
@@ -125,15 +130,16 @@ struct Unite {
               [&](std::int64_t i, std::int64_t j) { return before(i, border(j, 0), border(j, 1)); });
     std::sort(labels.begin(), labels.end());
     std::int64_t* const last = std::unique(labels.begin(), labels.end());
-    for (std::int64_t* at = labels.begin(); at != last; ++at) parent[std::size_t(at - labels.begin())] = at - labels.begin();
+    for (std::int64_t* at = labels.begin(); at != last; ++at)
+      parent[std::size_t(at - labels.begin())] = at - labels.begin();
     const auto root = [&](std::int64_t label) {
       std::int64_t i = std::lower_bound(labels.begin(), last, label) - labels.begin();
       while (parent[std::size_t(i)] != i) i = parent[std::size_t(i)] = parent[std::size_t(parent[std::size_t(i)])];
       return i;
     };
     const auto unite_with = [&](std::int64_t i, std::int64_t y, std::int64_t x) {
-      const std::int64_t* found = std::lower_bound(order.begin(), order.end(), 0,
-                                                   [&](std::int64_t j, int) { return before(j, y, x); });
+      const std::int64_t* found =
+          std::lower_bound(order.begin(), order.end(), 0, [&](std::int64_t j, int) { return before(j, y, x); });
       if (found == order.end() || border(*found, 0) != y || border(*found, 1) != x) return;
       const std::int64_t a = root(border(i, 2)), b = root(border(*found, 2));
       parent[std::size_t(std::max(a, b))] = std::min(a, b);
@@ -157,12 +163,10 @@ struct Unite {
 
 struct Relabel {
   static constexpr auto meta =
-      cuboid::decl("label.relabel/1", "blocks:i8[y,x], table:i8[k, 2] -> labels:i8[y,x]",
-                   "Labels replaced as the table says (rows label, new label, in the order of the former); others "
-                   "stay. The last step of label.components.")
+      step("label.relabel/1", "blocks:i8[y,x], table:i8[k, 2] -> labels:i8[y,x]",
+           "Labels replaced as the table says (rows label, new label, in the order of the former); others "
+           "stay. The last step of label.components.")
           .call_bytes("0", cuboid::sdk::exact)
-          .outside_bytes("0", cuboid::sdk::exact)
-          .flags(cuboid::sdk::pure | cuboid::sdk::reentrant | cuboid::sdk::fork_safe)
           .splittable("y, x")
           .example(R"({"in":[{"dtype":"i8","shape":[1,4],"data":[3,0,2,7]},{"dtype":"i8","shape":[1,2],"data":[3,2]}],)"
                    R"("out":[{"dtype":"i8","shape":[1,4],"data":[2,0,2,7]}]})");

@@ -62,9 +62,10 @@ struct StaLta {
           .outside_bytes("0", cuboid::sdk::exact)
           .flags(cuboid::sdk::pure | cuboid::sdk::reentrant | cuboid::sdk::fork_safe)
           .splittable("t")
-          .example(R"({"params":{"short":1,"long":4,"threshold":2},"in":[{"dtype":"f8","shape":[8],)"
-                   R"("data":[1,1,1,1,3,1,1,5]}],"out":[{"dtype":"f8","shape":[2,2],"data":[4,3, 7,2.7777777777777777]}],)"
-                   R"("tolerance":1e-15})");
+          .example(
+              R"({"params":{"short":1,"long":4,"threshold":2},"in":[{"dtype":"f8","shape":[8],)"
+              R"("data":[1,1,1,1,3,1,1,5]}],"out":[{"dtype":"f8","shape":[2,2],"data":[4,3, 7,2.7777777777777777]}],)"
+              R"("tolerance":1e-15})");
 
   template <class T>
   static void run(cuboid::sdk::Call& call) {
@@ -78,8 +79,7 @@ struct StaLta {
       const double mean = energy.sum(t + 1 - wide, t + 1) / double(wide);
       return mean > 0 ? energy.sum(t + 1 - narrow, t + 1) / double(narrow) / mean : 0.0;
     };
-    if (narrow > wide)
-      throw cuboid::sdk::Failure(CUBOID_E_PARAM, "signal.sta_lta: short must not be above long");
+    if (narrow > wide) throw cuboid::sdk::Failure(CUBOID_E_PARAM, "signal.sta_lta: short must not be above long");
     const std::int64_t begin = signal.origin(0) + signal.inner_origin(0), end = begin + signal.inner_extent(0);
     double before = begin > 0 ? ratio(begin - 1) : 0;
     for (std::int64_t t = begin; t < end; ++t) {

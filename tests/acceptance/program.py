@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import pathlib
+import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -37,7 +39,7 @@ class Outcome:
 def environment(**extra):
     """The caller's, without the settings that would change what a test means."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("CUBOID_")}
-    return {**kept, **extra}
+    return {**kept, "CUBOID_HISTORY": "off", **extra}
 
 
 def start(*arguments, cwd=None, env=None, **options):
@@ -97,6 +99,14 @@ def cuboid(*arguments, expect=0, cwd=None, env=None, timeout=300):
     return outcome
 
 
+def killed(blocks, *arguments, cwd=None):
+    """Runs `cuboid ...`, which dies by SIGKILL once so many blocks of this run are journaled. The outcome; exit code 0
+    where it had fewer."""
+    outcome = cuboid(*arguments, cwd=cwd, expect=None, env={"CUBOID_INJECT": f"run:{blocks}"})
+    assert outcome.code in (0, -signal.SIGKILL), (outcome.code, outcome.err[-4000:])
+    return outcome
+
+
 def tree(folder):
     """Every path under `folder` with a digest of its bytes: equal trees are equal to the last byte."""
     found = {}
@@ -104,6 +114,20 @@ def tree(folder):
         name = path.relative_to(folder).as_posix()
         found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
     return found
+
+
+def journaled(run_dir):
+    """Committed blocks of a run by stage."""
+    path = run_dir / "journal.sqlite"
+    if not path.exists():
+        return {}
+    # Opened for writing, so that SQLite may roll back what a killed writer left half done, as the next run would.
+    with sqlite3.connect(path, timeout=10) as journal:
+        try:
+            return dict(journal.execute("SELECT name, count(*) FROM blocks JOIN names ON names.id = stage GROUP BY name"))
+        except sqlite3.OperationalError as error:
+            assert "no such table" in str(error)  # killed before the journal was made
+            return {}
 
 
 def processes(root_pid):

@@ -51,6 +51,8 @@ def test_escalation(tmp_path):
                           stderr=subprocess.STDOUT, env=environment(CUBOID_BUILD=str(BUILD)))
     assert done.returncode == 0, done.stdout
     results = json.loads((tmp_path / "results.json").read_text())
+    gain = results.pop("pilots")
+    assert gain["with"] < gain["without"] <= gain["whole"]
     for case, result in results.items():
         assert result["ladder"]["lost"] == result["oracle"]["lost"], (case, done.stdout)  # what can be done is done
         more = result["ladder"]["grown"] + result["ladder"]["retried"]

@@ -1,6 +1,5 @@
 """Every rung for a block whose estimate was too low, through real workers: same results, and the rung that was meant."""
 import sqlite3
-import subprocess
 
 import numpy as np
 import pytest
@@ -8,17 +7,15 @@ import scipy.ndimage
 
 import arrays
 import pipelines
-from program import MIB, ROOT, cuboid
+from libraries import PLUGINS, build
+from program import MIB, cuboid
 
 BLOCK, BLOCKS, CROWDED = 500, 8, 5
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plugins") / "libladder.so"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/sdk/include",
-                    ROOT / "tests/acceptance/plugins/ladder.cc", "-o", path], check=True)
-    return path
+    return build(PLUGINS / "ladder.cc", tmp_path_factory.mktemp("plugins") / "libladder.so")
 
 
 @pytest.fixture

@@ -52,6 +52,8 @@ PIPELINES = {
     "not an output of the step": (changed("args: [grey]", "args: [«grey.values»]"), ["smooth", "grey", "values"]),
     "no such step to store": (changed("  sources: out", "  «source»: out"), ["source", "sources"]),
     "an output without a path": (changed("sources: out/sources.zarr", "sources: «{format: 3}»"), ["sources", "path"]),
+    "an output's path with a character that ends it": (
+        changed("sources: out/sources.zarr", 'sources: «"out/s\\0.zarr"»'), ["sources", "code 0"]),
     "a Zarr format that there is not": (
         changed("sources: out/sources.zarr", "sources: {path: out/s.zarr, format: «4»}"), ["format", "4", "2", "3"]),
     "a codec that there is not": (

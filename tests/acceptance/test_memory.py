@@ -88,11 +88,11 @@ def check_repeats(found, tile, shape):
 
 
 @pytest.mark.parametrize("function, params, tasks", [
-    ("filter.gaussian", {"sigma": 256}, 2),  # a halo of half a chunk
+    ("filter.gaussian", {"sigma": 192}, 2),  # a halo of half a chunk
     ("sky.sources", {"threshold": 4, "radius": 5}, 3)])
 def test_a_plugins_task_takes_what_was_projected(tmp_path, function, params, tasks):
     """In a worker, of data that no codec makes smaller: the rise of its resident memory, never far below the projection."""
-    arrays.write(tmp_path / "x.zarr", np.random.default_rng(3).normal(size=(6144, 2048)), (2048, 2048))
+    arrays.write(tmp_path / "x.zarr", np.random.default_rng(3).normal(size=(4608, 1536)), (1536, 1536))
     pipeline = pipelines.write(tmp_path, arrays={"x": "x.zarr"}, memory="1GiB",
                                steps={"s": {"call": function, "args": ["x"], "params": params}},
                                store={"s": "out/s.zarr"})

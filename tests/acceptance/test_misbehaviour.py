@@ -1,5 +1,4 @@
 """A plugin that misbehaves in one block: the right exit code, the cause and the block named, all else finished and kept."""
-import subprocess
 import time
 
 import numpy as np
@@ -7,17 +6,15 @@ import pytest
 
 import arrays
 import pipelines
-from program import MIB, ROOT, cuboid
+from libraries import PLUGINS, build
+from program import MIB, cuboid
 
 BLOCK, BLOCKS, BAD = 1000, 8, 5
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plugins") / "libbad.so"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/sdk/include",
-                    ROOT / "tests/acceptance/plugins/bad.cc", "-o", path], check=True)
-    return path
+    return build(PLUGINS / "bad.cc", tmp_path_factory.mktemp("plugins") / "libbad.so")
 
 
 def pipeline(folder, library, function, where=BAD * BLOCK, step=None, **top):
@@ -35,9 +32,12 @@ MISBEHAVIOURS = {
     "abort": (5, "failed", ["abort"], {}),
     "crash": (5, "failed", ["segmentation fault"], {}),
     "leave": (5, "failed", ["exit"], {}),
+    "quit": (5, "failed", ["exit"], {}),
     "throw": (5, "failed", ["the sky is falling"], {}),
     "loop": (5, "failed", ["time"], {"timeout": "500ms"}),
     "rows": (5, "failed", ["1001", "1000"], {}),
+    "before": (5, "failed", ["wrote before its output y"], {}),
+    "behind": (5, "failed", ["wrote behind its output y"], {}),
     "acquire_bound": (5, "failed", ["MiB"], {}),
     "acquire_guess": (4, "exceeded", ["MiB"], {"on_exceed": {"action": "park"}}),
     "malloc": (4, "exceeded", ["MiB"], {"on_exceed": {"action": "park"}}),
@@ -84,6 +84,23 @@ def test_misbehaviour(tmp_path, library, function, workers):
         np.testing.assert_array_equal(arrays.read(tmp_path / "out/after.zarr"), x + 1)
 
 
+def test_a_thread_that_writes_beside_its_output(tmp_path, library):
+    """In our own process nothing is to be trusted after that: the run stops, whatever other blocks have to say."""
+    path, x = pipeline(tmp_path, library, "behind", step={"isolation": "thread"})
+    outcome = cuboid("run", path, "--json", expect=5)
+    error = outcome.json["error"]
+    assert "wrote behind its output y" in error["message"] and "isolation: thread" in error["message"]
+    assert (error["context"]["stage"], error["context"]["block"]) == ("bad", f"({BAD})")
+    assert not (tmp_path / "out/after.zarr/zarr.json").exists()
+
+    # Isolated, the same command keeps what was done before the damage and finishes all else.
+    pipeline(tmp_path, library, "behind")
+    again = cuboid("run", path, "--json", expect=5)
+    assert again.total("tasks_reused") >= outcome.total("tasks_done") - outcome.total("tasks_reused")
+    assert again.total("parked") == 1
+    np.testing.assert_array_equal(arrays.read(tmp_path / "out/other.zarr"), 3 * x)
+
+
 def test_grow_in_one_run(tmp_path, library):
     for function in ("acquire_guess", "malloc"):
         folder = tmp_path / function
@@ -112,13 +129,11 @@ def test_good_everywhere_else(tmp_path, library):
 
 
 def test_what_a_plugin_prints_is_not_in_our_output(tmp_path, library):
-    source = (ROOT / "tests/acceptance/plugins/bad.cc").read_text().replace(
+    source = (PLUGINS / "bad.cc").read_text().replace(
         'if (here(c)) throw std::runtime_error("the sky is falling");', 'std::puts("plugin speaking");')
     assert "plugin speaking" in source
     (tmp_path / "loud.cc").write_text("#include <cstdio>\n" + source)
-    subprocess.run(["g++", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/sdk/include",
-                    tmp_path / "loud.cc", "-o", tmp_path / "libloud.so"], check=True)
-    path, _ = pipeline(tmp_path, tmp_path / "libloud.so", "throw")
+    path, _ = pipeline(tmp_path, build(tmp_path / "loud.cc", tmp_path / "libloud.so"), "throw")
     outcome = cuboid("run", path, "--json")
     assert outcome.json["status"] == "done"  # one JSON object and nothing else
     assert "plugin speaking" not in outcome.out

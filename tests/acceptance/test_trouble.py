@@ -1,7 +1,6 @@
 """Trouble that plugins bring with them: on the search path, in one process with each other, and after they have returned."""
 import os
 import shutil
-import subprocess
 import time
 
 import numpy as np
@@ -9,20 +8,13 @@ import pytest
 
 import arrays
 import pipelines
+from libraries import PLUGINS, build
 from program import BUILD, ROOT, cuboid
-
-PLUGINS = ROOT / "tests/acceptance/plugins"
-
-
-def build(source, library, *flags):
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/sdk/include", *flags,
-                    source, "-o", library], check=True)
-    return library
 
 
 @pytest.fixture(scope="session")
 def trouble(tmp_path_factory):
-    return build(PLUGINS / "trouble.cc", tmp_path_factory.mktemp("plugins") / "libtrouble.so")
+    return build(PLUGINS / "trouble.cc", tmp_path_factory.mktemp("plugins") / "libtrouble.so", "-DAT_EXIT=::_exit(3)")
 
 
 def pipeline(folder, library, steps, store=None, **top):
@@ -45,6 +37,35 @@ def test_what_a_call_leaves_behind_harms_nothing(tmp_path, trouble, function):
     assert told["peak_rss_bytes"] > 0 and told["wall_seconds"] > 0  # numbers with a point, whatever the locale
     np.testing.assert_array_equal(arrays.read(tmp_path / "out/b.zarr"), 2 * x / 3.1)
     np.testing.assert_array_equal(arrays.read(tmp_path / "out/c.zarr"), 2 * (2 * x / 3.1))
+
+
+@pytest.mark.parametrize("isolation", ["process", "thread"])
+@pytest.mark.parametrize("end", ["::_exit(3)", "std::exit(3)", "std::abort()"])
+def test_a_static_destructor_that_ends_the_process(tmp_path, end, isolation):
+    library = build(PLUGINS / "trouble.cc", tmp_path / "libtrouble.so", f"-DAT_EXIT={end}")
+    path, x = pipeline(tmp_path, library, {"a": {"call": "trouble.locale", "args": ["x"], "isolation": isolation}})
+    told = cuboid("run", path, "--json")  # its exit code is the run's
+    assert told.json["status"] == "done" and "signal" not in told.err
+    np.testing.assert_array_equal(arrays.read(tmp_path / "out/a.zarr"), 2 * x)
+
+
+def test_last_words(tmp_path):
+    """`detach` is called once, when a process that loaded the plugin ends, with its states closed before."""
+    source = (ROOT / "tests/sdk/frozen/frozen.c").read_text().replace("4, 0, table, 0};", "4, 0, table, detach};").replace(
+        "static const cuboid_plugin plugin", f"""#include <stdio.h>
+static void note(const char* what) {{ FILE* f = fopen("{tmp_path}/log", "a"); if (f) fputs(what, f), fclose(f); }}
+static void detach(void) {{ note("detach\\n"); }}
+static const cuboid_plugin plugin""").replace("{ call->host->release(call, state); }",
+                                              '{ note("close\\n"); call->host->release(call, state); }', 1)
+    source = source.replace("static void close_state", "static void note(const char*);\nstatic void close_state", 1)
+    (tmp_path / "last.c").write_text(source)
+    library = build(tmp_path / "last.c", tmp_path / "libfrozen.so", compiler="gcc")
+    for isolation in ("process", "thread"):
+        path, _ = pipeline(tmp_path, library, {isolation: {"call": "frozen.weigh", "args": ["x"], "isolation": isolation}})
+        cuboid("run", path, "--workers", "1")
+        log = (tmp_path / "log").read_text().split()
+        assert log[0] == "close" and log[-1] == "detach" and log.count("detach") == 1, log
+        (tmp_path / "log").unlink()
 
 
 def test_ok_after_memory_was_refused_is_no_success(tmp_path, trouble):

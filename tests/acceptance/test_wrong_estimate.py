@@ -3,6 +3,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -97,7 +98,9 @@ def test_fail_stops_says_why_and_goes_on_with_more(pipeline, crowd, expected):
     assert 0 < stage["tasks"] - stage["tasks_done"]
     assert not (pipeline.parent / "out/crowded/catalogue.zarr/zarr.json").exists()
 
-    text = cuboid("run", pipeline, "--on-exceed", "fail", expect=4).err
+    stopped = cuboid("run", pipeline, "--on-exceed", "fail", expect=4)
+    text = stopped.err
+    assert "lost to attempts that failed" in stopped.out
     assert "catalogue" in text
     blocks = {int(number) for number in re.findall(r"block (\d+)", text)}
     assert blocks and blocks <= crowd[2], text
@@ -107,6 +110,15 @@ def test_fail_stops_says_why_and_goes_on_with_more(pipeline, crowd, expected):
     done = cuboid("run", pipeline, "--on-exceed", "grow", "--max-task-memory", "128MiB", "--json")
     assert done.total("tasks_reused") >= kept
     assert done.stage("catalogue")["tasks_done"] == BLOCKS
+    np.testing.assert_array_equal(catalogue(pipeline), expected)
+
+
+def test_a_stopped_run_prints_the_command_that_goes_on(pipeline, expected):
+    stopped = cuboid("run", "--fresh", pipeline, "--on-exceed", "park", "--max-task-memory=3MiB", "--workers", 1, expect=4)
+    (command,) = re.findall("^go on with: cuboid (.*)$", stopped.err, re.M)
+    words = shlex.split(command)
+    assert words[:2] == ["run", str(pipeline)] and "--fresh" not in words and "--workers" in words
+    assert cuboid(*words, "--json").total("tasks_reused") > 0
     np.testing.assert_array_equal(catalogue(pipeline), expected)
 
 

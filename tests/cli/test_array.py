@@ -135,7 +135,9 @@ def test_ls_shows_the_hierarchy(tmp_path):
     told = cuboid("array", "ls", tmp_path / "root", "--json").json
     assert [(node["path"], node["kind"], node.get("shape")) for node in told["nodes"]] == [
         ("", "group", None), ("a", "group", None), ("a/b", "array", [4, 4]), ("c", "array", [3])]
-    assert re.search(r"a/b +array +\(4, 4\) +int8", cuboid("array", "ls", tmp_path / "root").out)
+    lines = [" ".join(line.split()) for line in cuboid("array", "ls", tmp_path / "root").out.splitlines()]
+    assert lines[1:] == [". group", "├─ a group", "│ └─ b array (4, 4) int8 (2, 2) 16 B", "└─ c array (3) float64 (3) 24 B"]
+    assert [node["attributes"] for node in told["nodes"]] == [{}] * 4 and told["nodes"][2]["bytes"] == 16
     cuboid("array", "ls", tmp_path / "nowhere", expect=2)
 
 

@@ -1,12 +1,13 @@
 """Functions whose result's extent depends on data, against NumPy: values, order, bounds, memory, going on after a kill."""
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
 
 import arrays
-from program import MIB, MemoryWatch, cuboid, finish, start, tree
+from program import MIB, MemoryWatch, cuboid, finish, journaled, killed, start, tree
 
 SEED = 20261130
 TYPES = ["bool", "int8", "uint16", "int32", "int64", "uint64", "float32", "float64", "complex64", "complex128"]
@@ -157,7 +158,10 @@ def test_max_shape_lowers_the_bound_and_makes_the_stage_unsafe(tmp_path):
     told = plan(tmp_path, steps, {"more": "more.zarr"})
     assert extent(told, "u") == {"max": 50} and confidence(told, "u") == "unsafe"
     assert extent(told, "more") == {"max": 50}
-    # There are more: the bound grows, as the policy says, and nothing is lost.
+    # There are more: as the policy says the run stops, or the bound grows; nothing is lost.
+    stopped = cuboid("run", "p.yaml", "--json", "--on-exceed", "park", cwd=tmp_path, expect=4).json
+    assert stopped["status"] == "exceeded" and "3000 rows where max_shape states 50" in stopped["error"]["message"]
+    assert not (tmp_path / "more.zarr").exists()
     cuboid("run", "p.yaml", "--progress", "none", "--on-exceed", "grow", cwd=tmp_path)
     same(arrays.read(tmp_path / "more.zarr"), np.arange(1, 3001, dtype=np.int32))
 
@@ -171,6 +175,39 @@ def test_facts_replace_bounds(tmp_path):
     assert next(s for s in outcome["stages"] if s["name"] == "twice")["outputs"][0]["shape"] == [7]
     assert next(s for s in outcome["stages"] if s["name"] == "twice")["tasks"] == 1
     same(arrays.read(tmp_path / "twice.zarr"), 2 * np.bincount(np.arange(40_000) % 7))
+
+
+def test_nothing_was_found(tmp_path):
+    """No rows, once the run knows: what can be computed of nothing is, the one call that cannot fails, and all else is kept."""
+    arrays.write(tmp_path / "x.zarr", np.arange(60.0).reshape(12, 5), (5, 5))
+    steps = {"mask": {"call": "greater", "args": ["x", 100]}, "rows": {"call": "select", "args": ["x", "mask"]},
+             "mean": {"call": "mean", "args": ["rows"]}, "sorted": {"call": "sort", "args": ["rows"]},
+             "counts": {"call": "unique_counts", "args": ["rows"]}, "most": {"call": "max", "args": ["rows"]}}
+    store = {"mean": "mean.zarr", "sorted": "sorted.zarr", "counts.counts": "counts.zarr", "most": "most.zarr"}
+    plan(tmp_path, steps, store)
+    for _ in range(2):
+        outcome = cuboid("run", "p.yaml", "--json", cwd=tmp_path, expect=5).json
+        assert "there is no max of nothing" in outcome["error"]["message"]
+        assert [s["name"] for s in outcome["stages"] if s["tasks_done"] < s["tasks"]] == ["most"]
+        same(arrays.read(tmp_path / "counts.zarr"), np.zeros(0, np.int64))
+        same(arrays.read(tmp_path / "sorted.zarr"), np.zeros(0))
+        assert np.isnan(arrays.read(tmp_path / "mean.zarr")) and not (tmp_path / "most.zarr").exists()
+
+
+def test_what_was_found_may_fit_nothing(tmp_path):
+    """Extents that could have been equal are not: the run stops, says which step, and goes on once that step is gone."""
+    arrays.write(tmp_path / "x.zarr", np.arange(60.0), (7,))
+    steps = {"m": {"call": "greater", "args": ["x", 10]}, "n": {"call": "greater", "args": ["x", 20]},
+             "a": {"call": "select", "args": ["x", "m"]}, "b": {"call": "select", "args": ["x", "n"]},
+             "sum": {"call": "add", "args": ["a", "b"]}, "twice": {"call": "multiply", "args": ["a", 2]}}
+    plan(tmp_path, steps, {"sum": "sum.zarr", "twice": "twice.zarr"})
+    error = cuboid("run", "p.yaml", "--json", cwd=tmp_path, expect=5).json["error"]
+    assert "(49) and (39) do not broadcast" in error["message"] and error["context"]["step"] == "sum"
+    assert not (tmp_path / "sum.zarr").exists()
+    plan(tmp_path, steps, {"twice": "twice.zarr"})
+    outcome = cuboid("run", "p.yaml", "--json", cwd=tmp_path)
+    assert next(s for s in outcome.json["stages"] if s["name"] == "a")["tasks_reused"] == 1
+    same(arrays.read(tmp_path / "twice.zarr"), 2.0 * np.arange(11, 60))
 
 
 def test_wrong_calls_are_refused_with_what_was_expected(tmp_path):
@@ -220,25 +257,61 @@ def test_all_distinct_stays_within_the_budget(shuffled, tmp_path):
     same(arrays.read(tmp_path / "out/counts.zarr"), counts)
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(shuffled, tmp_path):
+@pytest.mark.parametrize("call", ["nonzero", "select", "unique_values", "unique_counts", "unique_inverse", "unique_all"])
+def test_a_killed_run_goes_on_to_the_same_bytes(shuffled, tmp_path, call):
+    """Killed again and again, each time after more blocks, and gone on with other memory and other workers."""
     folder, _ = shuffled
+    arguments, names = {"select": (["x", "large"], [""]), "unique_counts": (["x"], ["values", "counts"]),
+                        "unique_inverse": (["x"], ["values", "inverse_indices"]),
+                        "unique_all": (["x"], ["values", "indices", "inverse_indices", "counts"])}.get(call, (["x"], [""]))
     content = {"memory": "64MiB", "arrays": {"x": str(folder / "x.zarr")},
-               "steps": {"u": {"call": "unique_all", "args": ["x"], "chunks": [1 << 13]}}, "store": ALL}
-    trees = {}
-    for name, kills in (("whole", []), ("killed", [0.1, 0.25, 0.4, 0.15, 0.3])):
-        here = tmp_path / name
-        here.mkdir()
-        (here / "p.yaml").write_text(json.dumps(content))
-        for seconds in kills:
-            process = start("run", "p.yaml", "--progress", "none", cwd=here)
-            try:
-                process.wait(timeout=seconds)
-            except Exception:
-                process.kill()
-            process.communicate()
-        cuboid("run", "p.yaml", "--progress", "none", cwd=here)
-        trees[name] = tree(here / "out")
-    assert trees["whole"] == trees["killed"]
+               "steps": {"large": {"call": "greater", "args": ["x", 1000]},
+                         "u": {"call": call, "args": arguments, "chunks": [1 << 13]}},
+               "store": {f"u.{name}" if name else "u": f"out/{name or 'u'}.zarr" for name in names}}
+    (tmp_path / "p.yaml").write_text(json.dumps(content))
+    told = cuboid("run", "p.yaml", "--json", cwd=tmp_path)
+    tasks = {stage["name"]: stage["tasks"] for stage in told.json["stages"]}
+    expected = tree(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    shutil.rmtree(tmp_path / "p.run")
+    others = [("--memory", "40MiB", "--workers", 1), ("--memory", "256MiB", "--workers", 3), ("--workers", 2)]
+    before, kills = {}, 0
+    while True:
+        outcome = killed(1 + kills * kills, "run", "p.yaml", "--json", *others[kills % 3], cwd=tmp_path)
+        if outcome.code == 0:
+            break
+        now = journaled(tmp_path / "p.run")
+        assert sum(now.values()) == sum(before.values()) + 1 + kills * kills
+        before, kills = now, kills + 1
+    assert kills > 2
+    assert tree(tmp_path / "out") == expected
+    for stage in outcome.json["stages"]:
+        assert stage["tasks_done"] == stage["tasks"] == tasks[stage["name"]]
+        assert stage["tasks_reused"] >= before.get(stage["name"], 0), stage["name"]
+
+
+def test_an_output_that_has_served_is_not_computed_again_for_another(shuffled, tmp_path):
+    """What a stage wrote is asked for by array: `values` gone, `counts` there, and only `counts` still to be read."""
+    folder, x = shuffled
+    content = {"memory": "64MiB", "arrays": {"x": str(folder / "x.zarr")},
+               "steps": {"u": {"call": "unique_counts", "args": ["x"], "chunks": [1 << 13]}},
+               "store": {"u.values": "out/values.zarr", "u.counts": "out/counts.zarr"}}
+    (tmp_path / "p.yaml").write_text(json.dumps(content))
+    cuboid("run", "p.yaml", "--keep", "--json", cwd=tmp_path)
+    expected = tree(tmp_path / "out")
+    shutil.rmtree(tmp_path / "p.run/data/u.values.pieces")
+    (tmp_path / "out/counts.zarr/c/5").unlink()
+    outcome = cuboid("run", "p.yaml", "--keep", "--json", cwd=tmp_path)
+    assert {s["name"]: s["tasks"] - s["tasks_reused"] for s in outcome.json["stages"] if s["tasks"] > s["tasks_reused"]} \
+        == {"u.counts.compact": 1}
+    assert tree(tmp_path / "out") == expected
+
+    # What is to be read and gone is made again, and the rest stays as it is.
+    (tmp_path / "out/values.zarr/c/5").unlink()
+    outcome = cuboid("run", "p.yaml", "--keep", "--json", cwd=tmp_path)
+    ran = {s["name"]: s["tasks"] - s["tasks_reused"] for s in outcome.json["stages"]}
+    assert ran["u.values.compact"] == 1 and ran["u.counts.compact"] == 0 and ran["u.merge2"] == 1, ran
+    assert tree(tmp_path / "out") == expected
 
 
 @pytest.mark.parametrize("call, dtype", [("nonzero", bool), ("unique_values", np.float64)])

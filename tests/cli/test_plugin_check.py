@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import arrays
+import libraries
 from program import BUILD, ROOT, cuboid
 
 SOURCE = ROOT / "tests/cli/plugins/broken.c"
@@ -26,10 +27,7 @@ WORDS = {"reading": "signal 11", "scribbling": "signal 11", "writing": "output",
 
 
 def build(folder, breach):
-    library = folder / f"lib{breach}.so"
-    subprocess.run(["cc", "-std=c11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/sdk/include",
-                    f"-DBREAK={breach}", f"-DBREAK_{breach}", SOURCE, "-o", library, "-lm"], check=True)
-    return library
+    return libraries.build(SOURCE, folder / f"lib{breach}.so", f"-DBREAK={breach}", f"-DBREAK_{breach}", compiler="gcc")
 
 
 def check(library, *flags, expect):
@@ -130,9 +128,7 @@ CUBOID_PLUGIN("guess", "1", Wide)
 
 def test_measure_finds_a_formula_that_holds(tmp_path):
     (tmp_path / "guess.cc").write_text(MEASURED)
-    library = tmp_path / "libguess.so"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/sdk/include",
-                    tmp_path / "guess.cc", "-o", library], check=True)
+    library = libraries.build(tmp_path / "guess.cc", tmp_path / "libguess.so")
     told = cuboid("plugin", "measure", library, "--json").json["functions"][0]
     for number in ("call_bytes", "outside_bytes"):
         fit = told[number]
@@ -150,8 +146,7 @@ def test_measure_finds_a_formula_that_holds(tmp_path):
         assert pasted in text
         (tmp_path / "guess.cc").write_text(
             (tmp_path / "guess.cc").read_text().replace(f'.{number}("unknown")', pasted.replace("guess)", "bound)")))
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--version-script,"
-                    f"{ROOT}/sdk/cmake/plugin.map", f"-I{ROOT}/sdk/include", tmp_path / "guess.cc", "-o", library], check=True)
+    libraries.build(tmp_path / "guess.cc", library, f"-Wl,--version-script,{ROOT}/sdk/cmake/plugin.map")
     check(library, expect=0)
 
 

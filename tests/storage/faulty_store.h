@@ -29,6 +29,9 @@ class FaultyStore final : public Store {
     ops_ = ops, kind_ = kind, after_ = false;
     left_ = -1;
   }
+  // As a store over a network, which is asked for so many values at once.
+  void set_parallel(std::size_t requests) { parallel_ = requests; }
+  std::size_t parallel() const override { return parallel_; }
   // Calls so far, failed ones included: run once without faults to learn how many places there are to fail.
   int calls(Op op) const { return counts_[op].load(); }
   int calls() const { return calls(kRead) + calls(kWrite) + calls(kErase) + calls(kList); }
@@ -84,6 +87,7 @@ class FaultyStore final : public Store {
   }
 
   std::shared_ptr<Store> inner_;
+  std::size_t parallel_ = 1;
   mutable std::atomic<int> left_{0};
   std::atomic<unsigned> ops_{kAny};
   std::atomic<ErrorKind> kind_{ErrorKind::io};

@@ -156,7 +156,9 @@ TEST(Heap, reading_and_writing_take_none_to_speak_of) {
     EXPECT_LT(heap_peak([&] { array.write_chunk({1, 1}, view, account); }), 64u << 10);
     std::vector<std::byte> part(8 * 400 * 400);
     const View into = make_view(part.data(), kFloat64, {400, 400});
-    EXPECT_LT(heap_peak([&] { array.read({{290, 290}, {400, 400}}, into, account); }), 64u << 10);
+    const auto read = [&] { array.read({{290, 290}, {400, 400}}, into, account); };
+    read();  // what codecs state and a thread keeps is there from now on
+    EXPECT_LT(heap_peak(read), 64u << 10);
     array.mutable_store().erase_prefix("");
     std::remove(folder.c_str());
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -108,6 +109,27 @@ TEST_P(StoreContract, reads_suffixes) {
   EXPECT_EQ(store_->read_suffix("missing", into), std::nullopt);
   store_->put("k", bytes_of("abc"));
   EXPECT_EQ(kind_thrown([&] { store_->read_suffix("k", into); }), ErrorKind::corrupt);
+}
+
+TEST_P(StoreContract, reads_parts_of_several_values) {
+  store_->put("a", bytes_of("0123456789"));
+  store_->put("b/c", bytes_of("xyz"));
+  char text[5][3] = {};
+  std::vector<Store::PartRequest> requests(5);
+  for (std::size_t k = 0; k < 5; ++k) requests[k].into = std::as_writable_bytes(std::span(text[k]));
+  requests[0].key = "a", requests[0].offset = 4;
+  requests[1].key = "b/c", requests[1].suffix = true;
+  requests[2].key = "missing";
+  requests[3].key = "a", requests[3].offset = 8;  // beyond the end
+  requests[4].key = "a", requests[4].offset = 2, requests[4].into = {};
+  store_->read_parts(requests);
+  EXPECT_EQ(std::string(text[0], 3), "456");
+  EXPECT_EQ(std::string(text[1], 3), "xyz");
+  EXPECT_TRUE(requests[0].found && !requests[0].fault);
+  EXPECT_EQ(requests[1].found, 3u);
+  EXPECT_TRUE(!requests[2].found && !requests[2].fault);
+  EXPECT_TRUE(requests[3].fault);
+  EXPECT_TRUE(requests[4].found && !requests[4].fault);
 }
 
 TEST_P(StoreContract, stamps_tell_a_changed_value) {
@@ -222,6 +244,37 @@ INSTANTIATE_TEST_SUITE_P(
                                  [](const std::string& folder) { return make_file_store(folder + "/new/root"); }},
                     StoreFactory{"memory", [](const std::string&) { return make_memory_store(); }}),
     store_factory_name);
+
+// Where a server is stated, as tests/interop/test_remote.py does: "s3://bucket".
+std::vector<StoreFactory> s3_factories() {
+  if (std::getenv("CUBOID_TEST_S3") == nullptr) return {};
+  return {{"s3", [](const std::string& folder) {
+             return open_store(std::getenv("CUBOID_TEST_S3") + std::string("/contract/") +
+                               std::filesystem::path(folder).filename().string());
+           }}};
+}
+// Values of more than 64 MiB are uploaded in parts, cut where the pieces that they are given in are not.
+class UploadInParts : public StoreContract {};
+TEST_P(UploadInParts, puts_the_parts_together) {
+  std::vector<std::byte> value((70u << 20) + 3);
+  for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<std::byte>(i * i >> 12);
+  const std::span<const std::byte> all(value);
+  const std::span<const std::byte> pieces[] = {all.first(5), all.subspan(5, 66u << 20), all.subspan((66u << 20) + 5)};
+  store_->put("large", pieces);
+  EXPECT_EQ(store_->stamp("large")->bytes, value.size());
+  std::vector<std::byte> read(value.size());
+  EXPECT_EQ(store_->read("large", read), value.size());
+  EXPECT_TRUE(read == value);
+  std::vector<std::byte> middle(1000);
+  store_->read_range("large", (64u << 20) - 500, middle);
+  EXPECT_TRUE(std::equal(middle.begin(), middle.end(), value.begin() + (64u << 20) - 500));
+  store_->erase("large");
+  EXPECT_EQ(store_->stamp("large"), std::nullopt);
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UploadInParts);
+INSTANTIATE_TEST_SUITE_P(S3, UploadInParts, testing::ValuesIn(s3_factories()), store_factory_name);
+INSTANTIATE_TEST_SUITE_P(S3, StoreContract, testing::ValuesIn(s3_factories()), store_factory_name);
 
 }  // namespace
 }  // namespace cuboid

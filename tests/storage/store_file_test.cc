@@ -121,6 +121,27 @@ TEST_F(FileStoreTest, a_failed_put_leaves_nothing_and_harms_nothing) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()), 1);
 }
 
+// What a shard's index says must be looked up in that shard, and not in the one that has taken its place.
+TEST_F(FileStoreTest, a_held_value_is_the_same_one_after_it_was_replaced_or_erased) {
+  store_->put("shard", bytes_of("old bytes, index"));
+  std::byte index[5], part[3];
+  Store::PartRequest first{.key = "shard", .into = index, .suffix = true};
+  store_->read_parts({&first, 1});
+  ASSERT_EQ(first.found, 16);
+  ASSERT_TRUE(first.held);
+  const auto part_of = [&](const std::shared_ptr<const void>& held) {
+    Store::PartRequest next{.key = "shard", .into = part, .offset = 0, .held = held};
+    store_->read_parts({&next, 1});
+    return next.found ? std::string(reinterpret_cast<char*>(part), 3) : "not found";
+  };
+  store_->put("shard", bytes_of("new bytes, and another index"));
+  EXPECT_EQ(part_of(first.held), "old");
+  EXPECT_EQ(part_of({}), "new");
+  store_->erase("shard");
+  EXPECT_EQ(part_of(first.held), "old");
+  EXPECT_EQ(part_of({}), "not found");
+}
+
 TEST_F(FileStoreTest, erasing_the_whole_store_keeps_its_root) {
   fs::create_directories(folder_ / "disk");
   fs::create_directory_symlink("disk", folder_ / "root");

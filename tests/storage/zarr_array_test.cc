@@ -222,6 +222,32 @@ TEST_P(EveryLayout, any_box_is_the_same_box_of_the_whole) {
   }
 }
 
+// Where values are asked for together, every box is the same, and no box takes more than read_memory() says.
+TEST_P(EveryLayout, is_read_the_same_from_a_store_that_is_asked_for_several_values_at_once) {
+  const auto late = std::make_shared<FaultyStore>(make_memory_store());
+  late->set_parallel(3);
+  const ZarrArray array = ZarrArray::prepare(late, "", metadata());
+  std::vector<std::byte> elements = random_elements(array.shape(), array.dtype(), 17);
+  write_all(array, elements);
+  if (element_count(array.metadata().chunk_counts()) > 1) {  // one that is missing
+    const Box first =
+        intersect({Shape(array.shape().size(), 0), array.metadata().write_chunks()}, Box::whole(array.shape()));
+    late->erase(array.key_of(Shape(array.shape().size(), 0)));
+    fill_elements(make_view(elements.data(), array.dtype(), array.shape()).sub(first.origin, first.shape),
+                  array.metadata().fill);
+  }
+  std::mt19937 random(18);
+  for (int round = 0; round < 100; ++round) {
+    const bool aligned = round % 2 == 0;
+    const Box box = random_box(random, aligned);
+    SCOPED_TRACE(to_string(box.shape) + " at " + to_string(box.origin));
+    std::vector<std::byte> read(byte_count(box.shape, array.dtype()));
+    MemoryAccount account(array.read_memory(box.shape, aligned));
+    array.read(box, make_view(read.data(), array.dtype(), box.shape), account);
+    EXPECT_EQ(read, box_of(elements, array.shape(), array.dtype(), box));
+  }
+}
+
 TEST_P(EveryLayout, reads_into_strided_views) {
   const auto store = make_memory_store();
   const ZarrArray array = ZarrArray::prepare(store, "", metadata());
@@ -626,6 +652,54 @@ TEST(ZarrArrays, prepare_checks_before_anything_is_written) {
     refuse("a", bad);
   }
   store->list("", [](std::string_view key, const Stamp&) { ADD_FAILURE() << key; });
+}
+
+// --- Chunks of several shapes ---------------------------------------------------------------------------------------
+
+TEST(Rectilinear, EveryBoxIsThatOfTheWhole) {
+  const Shape shape{20, 30};
+  const std::vector<Shape> edges{{5, 4, 8, 3}, {7, 13, 12}};  // the last chunks reach beyond the end
+  const auto store = make_memory_store();
+  const json document = json::parse(R"({"zarr_format":3,"node_type":"array","shape":[20,30],"data_type":"int32",
+    "chunk_grid":{"name":"rectilinear","configuration":{"kind":"inline","chunk_shapes":[[5,4,8,3],[7,13,12]]}},
+    "chunk_key_encoding":{"name":"default"},"fill_value":7,
+    "codecs":[{"name":"bytes","configuration":{"endian":"little"}},{"name":"zstd","configuration":{"level":1,"checksum":false}}]})");
+  const std::string text = document.dump();
+  store->put("a/zarr.json", std::as_bytes(std::span(text)));
+  auto elements = random_elements(shape, kInt32, 5);
+  // Each chunk is written as an array of its own with one chunk, and moved to its place. One is left out.
+  Shape origin{0, 0};
+  for (std::size_t i = 0; i < edges[0].size(); ++i, origin[0] += edges[0][i - 1], origin[1] = 0) {
+    for (std::size_t j = 0; j < edges[1].size(); ++j, origin[1] += edges[1][j - 1]) {
+      const Shape extents{edges[0][i], edges[1][j]};
+      const Box part = intersect({origin, extents}, Box::whole(shape));
+      const View here = make_view(elements.data(), kInt32, shape).sub(part.origin, part.shape);
+      if (i == 1 && j == 1) {
+        const std::int32_t fill = 7;
+        fill_elements(here, std::as_bytes(std::span(&fill, 1)));
+        continue;
+      }
+      const ZarrArray one = ZarrArray::prepare(store, "one", array_of(kInt32, extents, extents, "zstd"));
+      std::vector<std::byte> chunk(byte_count(extents, kInt32));
+      copy_elements(here, make_view(chunk.data(), kInt32, extents).sub({0, 0}, part.shape));
+      write_all(one, chunk, false);
+      std::vector<std::byte> stored(one.store().stamp("one/c/0/0")->bytes);
+      store->read("one/c/0/0", stored);
+      store->put("a/c/" + std::to_string(i) + "/" + std::to_string(j), stored);
+    }
+  }
+  const ZarrArray array = ZarrArray::open(store, "a");
+  std::mt19937 random(20261130);
+  for (int trial = 0; trial < 300; ++trial) {
+    Box box{{0, 0}, {0, 0}};
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      box.origin[axis] = static_cast<std::int64_t>(random() % static_cast<unsigned>(shape[axis] + 1));
+      box.shape[axis] = static_cast<std::int64_t>(random() % static_cast<unsigned>(shape[axis] - box.origin[axis] + 1));
+    }
+    SCOPED_TRACE(to_string(box.origin) + to_string(box.shape));
+    EXPECT_EQ(read_box(array, box, array.read_memory(box.shape, false)), box_of(elements, shape, kInt32, box));
+  }
+  EXPECT_THAT(error_of([&] { ZarrArray::prepare(store, "b", array.metadata()); }).message(), HasSubstr("read only"));
 }
 
 }  // namespace

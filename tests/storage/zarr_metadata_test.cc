@@ -7,6 +7,7 @@
 
 #include "storage/error.h"
 #include "storage/zarr.h"
+#include "storage/zarr_json.h"
 
 namespace cuboid {
 namespace {
@@ -204,10 +205,10 @@ TEST(MetadataV2, refuses_bad_documents) {
       {"chunks", {INT64_MAX, INT64_MAX}, K::invalid},
       {"dtype", "i4", K::invalid},
       {"dtype", "|i4", K::invalid},
-      {"dtype", 4, K::unsupported},
+      {"dtype", 4, K::invalid},
       {"dtype", "<i3", K::unsupported},
       {"dtype", "<x4", K::unsupported},
-      {"dtype", json::parse(R"([["a","<i4"]])"), K::unsupported},
+      {"dtype", json::parse(R"([["a","<i4",[0]]])"), K::invalid},
       {"compressor", "blosc", K::invalid},
       {"compressor", json::object(), K::invalid},
       {"compressor", {{"id", "zfpy"}}, K::unsupported},
@@ -298,8 +299,9 @@ TEST(MetadataText, formats_what_it_parsed) {
   v2["dimension_separator"] = "/";
   for (const char* compressor :
        {"null", R"({"id":"blosc","cname":"lz4","clevel":5,"shuffle":2,"blocksize":0})", R"({"id":"zlib","level":1})",
-        R"({"id":"zstd","level":3,"checksum":false})", R"({"id":"lz4","acceleration":1})", R"({"id":"gzip","level":5})",
-        R"({"id":"bz2","level":1})", R"({"id":"lzma","format":1,"check":-1,"preset":null,"filters":null})"}) {
+        R"({"id":"zstd","level":3})", R"({"id":"zstd","level":3,"checksum":true})", R"({"id":"lz4","acceleration":1})",
+        R"({"id":"gzip","level":5})", R"({"id":"bz2","level":1})",
+        R"({"id":"lzma","format":1,"check":-1,"preset":null,"filters":null})"}) {
     v2["compressor"] = json::parse(compressor);
     const auto documents =
         format_metadata(parse_metadata_v2(v2.dump(), R"({"_ARRAY_DIMENSIONS":["y","x"],"units":"m"})"));
@@ -329,6 +331,76 @@ TEST(MetadataText, plans_carry_it_without_loss) {
   EXPECT_EQ(again.fill, metadata.fill);
   EXPECT_EQ(format_metadata(again), format_metadata(metadata));
   EXPECT_THROW(metadata_from_json(json::object()), Error);
+}
+
+// --- Integers that no 64 bits hold ----------------------------------------------------------------------------------
+
+TEST(Json, KeepsIntegersBeyond64Bits) {
+  const std::string big = "123456789012345678901234567890",
+                    text =
+                        R"({"a":)" + big + R"(,"b":[-9223372036854775809,18446744073709551616],)" +
+                        R"("c":18446744073709551615,"d":-9223372036854775808,"e":1e400,"f":"12345678901234567890123"})";
+  const std::string kept = R"({"a":)" + big + R"(,"b":[-9223372036854775809,18446744073709551616],)" +
+                           R"("c":18446744073709551615,"d":-9223372036854775808,"f":"12345678901234567890123"})";
+  json parsed = parse_json(kept, "attributes");
+  EXPECT_EQ(dump_json(parsed), kept);
+  EXPECT_EQ(parsed["c"].get<std::uint64_t>(), UINT64_MAX);
+  EXPECT_EQ(parsed["d"].get<std::int64_t>(), INT64_MIN);
+  EXPECT_THROW(parse_json(text, "attributes"), Error);  // 1e400 is no number that can be kept
+  EXPECT_EQ(dump_json(parse_json("[1.2345678901234567890123,12345678901234567890e1]", "x")),
+            "[1.2345678901234567,1.2345678901234568e+20]");
+  for (const char* bad : {"[0123456789012345678901]", "[12345678901234567890123", "[--12345678901234567890123]"})
+    EXPECT_THROW(parse_json(bad, "x"), Error) << bad;
+  // In attributes, through a plan and into either format.
+  const std::string document = R"({"zarr_format":3,"node_type":"array","shape":[1],"data_type":"int8","fill_value":0,
+    "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[1]}},"chunk_key_encoding":{"name":"default"},
+    "codecs":[{"name":"bytes"}],"attributes":{"n":)" +
+                               big + "}}";
+  ArrayMetadata metadata = metadata_from_json(json::parse(metadata_to_json(parse_metadata_v3(document)).dump()));
+  EXPECT_THAT(format_metadata(metadata)[0].second, HasSubstr("\"n\": " + big));
+  metadata.zarr_format = 2;
+  metadata.chunk_key_encoding = "v2";
+  EXPECT_THAT(format_metadata(metadata)[0].second, HasSubstr("\"n\": " + big));
+  EXPECT_THROW(parse(with(v3_document(), "shape", parse_json("[99999999999999999999]", "x"))), Error);
+}
+
+// --- Rectilinear grids ----------------------------------------------------------------------------------------------
+
+json rectilinear(const char* shapes) {
+  return with(
+      v3_document(), "chunk_grid",
+      {{"name", "rectilinear"}, {"configuration", {{"kind", "inline"}, {"chunk_shapes", json::parse(shapes)}}}});
+}
+
+TEST(MetadataV3, ReadsRectilinearGrids) {
+  const ArrayMetadata metadata = parse(rectilinear("[[5, [4, 3], 3], 7]"));
+  EXPECT_EQ(metadata.edges, (std::vector<Shape>{{5, 4, 4, 4, 3}, {7, 7, 7, 7, 7}}));
+  EXPECT_EQ(metadata.chunks, (Shape{5, 7}));
+  EXPECT_EQ(metadata.chunk_counts(), (Shape{5, 5}));
+  EXPECT_EQ(metadata_from_json(metadata_to_json(metadata)).edges, metadata.edges);
+  EXPECT_EQ(parse(rectilinear("[[20, 9, 9], [[30, 1]]]")).edges,
+            (std::vector<Shape>{{20}, {30}}));  // all behind the end
+  for (const char* bad :
+       {"[[5, 4], 7]", "[[0, 20], 7]", "[[-5, 25], 7]", "[[[1, 9223372036854775807]], 7]",
+        "[[[9223372036854775807, 2]], 7]", "[7]", "7", "[[20], 0]", "[[20], \"a\"]", "[[[1,2,3]], 7]"}) {
+    EXPECT_THROW(parse(rectilinear(bad)), Error) << bad;
+  }
+}
+
+// --- Filters of format 2 --------------------------------------------------------------------------------------------
+
+TEST(MetadataV2, WritesFiltersAsTheyWereRead) {
+  for (const char* filters :
+       {R"([{"id":"delta","dtype":">i4","astype":">i4"}])", R"([{"id":"shuffle","elementsize":4}])",
+        R"([{"id":"delta","dtype":"<i4"},{"id":"shuffle","elementsize":4}])"}) {
+    json document = with(v2_document(), "filters", json::parse(filters));
+    document["dtype"] = std::string(filters).find(">i4") != std::string::npos ? ">i4" : "<i4";
+    document["compressor"] = {{"id", "zlib"}, {"level", 1}};
+    const json written = json::parse(format_metadata(parse(document)).back().second);
+    EXPECT_EQ(written["filters"], document["filters"]);
+    EXPECT_EQ(written["dtype"], document["dtype"]);
+    EXPECT_EQ(written["compressor"], document["compressor"]);
+  }
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-"""Checks how the source tree is built: who includes whom, how long files are, what folders are called.
+"""Checks how the source tree is built: who includes whom, how long files are, what folders and types are called, and that
+clang-format would change nothing.
 
     structure.py ROOT     prints every finding, one a line; exit code 1 where there is one
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 SOURCES = (".h", ".hpp", ".c", ".cc", ".cpp")
@@ -34,6 +36,7 @@ RULES = {
 # Where an include may be found, in the order in which it is tried.
 ROOTS = ("", "sdk/include/", "engine/include/")
 OURS = re.compile(r"^(storage|sdk|engine|plugins|cuboid|tests|bench)/")
+TYPE = re.compile(r"(?:struct|class|union|enum class) (\w+)(?: final)?(?: : .*)? \{")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -72,9 +75,35 @@ def include_findings(root, path, text):
             yield f"{path}:{line}: includes {target}; {key} may include only {', '.join(RULES[key]) or 'itself'}"
 
 
+def types_of(text):
+    """Classes and structures that a file defines at the level of a named namespace, as `cuboid::Shape`."""
+    namespaces = []
+    for line in text.splitlines():
+        if opened := re.match(r"namespace ?([\w:]*) ?\{$", line):
+            namespaces.append(opened.group(1))
+        elif line.startswith("}  // namespace") and namespaces:
+            namespaces.pop()
+        elif namespaces and all(namespaces) and (defined := TYPE.match(line)):
+            yield "::".join((*namespaces, defined.group(1)))
+
+
+def name_findings(root, paths):
+    """What is linked into one program may give a name to one type only: the linker takes any of two, silently."""
+    places = {}
+    for path in sorted(paths):
+        if path.startswith(("storage/", "engine/")) and path.endswith((".h", ".cc")):
+            for name in types_of((root / path).read_text(encoding="utf-8")):
+                places.setdefault(name, []).append(path)
+    for name, found in places.items():
+        if len(found) > 1:
+            yield f"{found[0]}: {name} is another type in {', '.join(found[1:])}; name one of them otherwise"
+
+
 def findings(root, paths):
     """All findings about `paths` (relative to root, '/'-separated)."""
-    for path in sorted(paths):
+    paths = sorted(paths)
+    yield from name_findings(root, paths)
+    for path in paths:
         for folder in path.split("/")[:-1]:
             if folder in FORBIDDEN_FOLDERS:
                 yield f"{path}: a folder named '{folder}' says nothing; put it where it is needed"
@@ -100,9 +129,17 @@ def tree(root):
             yield relative.as_posix()
 
 
+def format_findings(root, paths):
+    sources = [path for path in paths if path.endswith((".c", ".cc", ".h", ".hpp"))]
+    said = subprocess.run(["clang-format", "--dry-run", *sources], cwd=root, stderr=subprocess.PIPE, text=True, check=True)
+    for path in sorted({line.split(":")[0] for line in said.stderr.splitlines() if "warning:" in line}):
+        yield f"{path}: is not as clang-format writes it: clang-format -i {path}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    found = list(findings(root, tree(root)))
+    paths = list(tree(root))
+    found = [*findings(root, paths), *format_findings(root, paths)]
     print("\n".join(found) if found else "the tree is in order")
     return 1 if found else 0
 

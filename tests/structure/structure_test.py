@@ -56,6 +56,13 @@ INCLUDES = [
 
 
 class Structure(unittest.TestCase):
+    def test_one_name_is_one_type(self):
+        node = "namespace cuboid {\n\nstruct Node {\n};\n\n}  // namespace cuboid\n"
+        hidden = node.replace("cuboid {", "cuboid {\nnamespace {").replace("}  //", "}  // namespace\n}  //")
+        self.assertEqual(findings_of({"storage/a.h": node, "engine/plan/b.cc": hidden}), [])
+        found = findings_of({"storage/a.h": node, "engine/plan/b.cc": node.replace("Node {", "Node final : Base {")})
+        self.assertEqual(found, ["engine/plan/b.cc: cuboid::Node is another type in storage/a.h; name one of them otherwise"])
+
     def test_include_rules(self):
         for includer, name, allowed in INCLUDES:
             for brackets in ('"{}"', "<{}>"):

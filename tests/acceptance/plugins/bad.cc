@@ -1,4 +1,5 @@
 // Functions that keep their promises except in the block that begins at element `where`.
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -54,6 +55,15 @@ struct Leave {
       same_shape("bad.leave/1", "Ends the process.").call_bytes("0", exact).outside_bytes("0", exact);
   static void run(Call& c) {
     if (here(c)) std::_Exit(0);
+    copy(c);
+  }
+};
+
+struct Quit {
+  static constexpr auto meta =
+      same_shape("bad.quit/1", "Ends the program.").call_bytes("0", exact).outside_bytes("0", exact);
+  static void run(Call& c) {
+    if (here(c)) std::exit(0);
     copy(c);
   }
 };
@@ -118,6 +128,24 @@ struct TooMany {
   }
 };
 
+// One element too many, at either end. The process that did it should see no further block.
+template <int where>
+struct Beside {
+  static constexpr auto meta = same_shape(where < 0 ? "bad.before/1" : "bad.behind/1", "Writes beside its output.")
+                                   .call_bytes("0", exact)
+                                   .outside_bytes("0", exact);
+  static void run(Call& c) {
+    static std::atomic<bool> spoilt{false};
+    if (spoilt) throw std::runtime_error("this process was used again");
+    copy(c);
+    if (!here(c)) return;
+    spoilt = true;
+    auto* y = static_cast<double*>(c.raw()->out[0]->data);
+    *const_cast<volatile double*>(where < 0 ? y - 1 : y + c.raw()->out[0]->shape[0]) = 1;
+  }
+};
+
 }  // namespace
 
-CUBOID_PLUGIN("bad", "1.0.0", Abort, Crash, Leave, Throw, Loop, Acquire<true>, Acquire<false>, Malloc, TooMany)
+CUBOID_PLUGIN("bad", "1.0.0", Abort, Crash, Leave, Quit, Throw, Loop, Acquire<true>, Acquire<false>, Malloc, TooMany,
+              Beside<-1>, Beside<1>)

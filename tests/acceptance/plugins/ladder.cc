@@ -1,8 +1,9 @@
 // Functions whose estimates are too low where the data says so, each in its own way.
 #include <sys/mman.h>
 
-#include <cuboid/plugin.hpp>
 #include <stdexcept>
+
+#include "twice.h"
 
 using namespace cuboid::sdk;
 
@@ -26,16 +27,12 @@ void work(Call& c, const View& x) {
 }
 
 struct Halves {
-  static constexpr auto meta = decl("ladder.halves/1", "x:f8[n] -> y:f8[n]", "Twice x.")
-                                   .call_bytes("1024*n", guess)
-                                   .outside_bytes("0", exact)
-                                   .flags(pure | reentrant)
-                                   .splittable("n");
+  static constexpr auto meta =
+      doubling("ladder.halves/1", "Twice x.").call_bytes("1024*n", guess).flags(pure | reentrant).splittable("n");
   static void run(Call& c) {
     const auto x = c.in<double, 1>(0);
     work(c, x);
-    auto y = c.out<double, 1>(0);
-    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = 2 * x(i);
+    twice(c);
   }
 };
 
@@ -56,10 +53,8 @@ struct Positive {
 };
 
 struct Whole {
-  static constexpr auto meta = decl("ladder.whole/1", "x:f8[n] -> y:f8[n]", "Twice x; may not be cut.")
-                                   .call_bytes("1024*n", guess)
-                                   .outside_bytes("0", exact)
-                                   .flags(pure | reentrant);
+  static constexpr auto meta =
+      doubling("ladder.whole/1", "Twice x; may not be cut.").call_bytes("1024*n", guess).flags(pure | reentrant);
   static void run(Call& c) { Halves::run(c); }
 };
 
@@ -98,24 +93,20 @@ struct Map {
     if (memory == MAP_FAILED) throw std::runtime_error("no mapping for the table");
     touch(memory, static_cast<std::int64_t>(bytes));
     munmap(memory, bytes);
-    auto y = c.out<double, 1>(0);
-    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = 2 * x(i);
+    twice(c);
   }
 };
 
 // Takes 8 MiB and says that it needs 12, whatever it may have.
 struct Stubborn {
-  static constexpr auto meta = decl("ladder.stubborn/1", "x:f8[n] -> y:f8[n]", "Twice x.")
-                                   .call_bytes("9*1048576", guess)
-                                   .outside_bytes("0", exact)
-                                   .flags(pure | reentrant);
+  static constexpr auto meta =
+      doubling("ladder.stubborn/1", "Twice x.").call_bytes("9*1048576", guess).flags(pure | reentrant);
   static void run(Call& c) {
     const auto x = c.in<double, 1>(0);
     auto memory = c.scratch<char>(8 * kMiB);
     touch(memory.data(), 8 * kMiB);
     if (x(0) > 9) throw Failure(CUBOID_E_BUDGET, "the table does not fit", 12 * kMiB);
-    auto y = c.out<double, 1>(0);
-    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = 2 * x(i);
+    twice(c);
   }
 };
 

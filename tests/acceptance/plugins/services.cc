@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cuboid/plugin.hpp>
-#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cuboid::sdk;
@@ -57,6 +57,26 @@ struct Lanes {
     });
     auto y = c.out<std::int64_t, 1>(0);
     y(0) = c.lanes(), y(1) = most;
+  }
+};
+
+// So large that memory admits one call only: how many of its bodies ran at the same time.
+struct Tight {
+  static constexpr auto meta = decl("services.tight/1", "x:f8[n] -> y:i8[n]", "Bodies that met each other.")
+                                   .call_bytes("25165824", exact)
+                                   .outside_bytes("0", exact)
+                                   .flags(reentrant);
+  static void run(Call& c) {
+    const auto memory = c.scratch<char>(24 << 20);
+    std::atomic<int> inside{0};
+    c.spread(c.lanes(), [&](std::uint64_t, std::uint32_t) {
+      ++inside;
+      const auto begin = std::chrono::steady_clock::now();
+      while (inside < int(c.lanes()) && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
+      }
+    });
+    auto y = c.out<std::int64_t, 1>(0);
+    for (std::int64_t i = 0; i < y.extent(0); ++i) y(i) = c.lanes() == 1 ? 1 : inside.load();
   }
 };
 
@@ -133,6 +153,40 @@ struct Reversed {
   }
 };
 
+// Many rows for each element, in slabs: a result of any size from one call that holds a slab of it.
+struct Pours {
+  static constexpr std::int64_t kSlab = 5000;
+  static constexpr auto meta = decl("services.pours/1", "x:f8[n] -> y:f8[<=n*rows, 2], skipped:i8[<=n]",
+                                    "Per element `rows` rows: their number and its multiple of x.")
+                                   .param(integer("rows", 100).min(0).max(100'000'000))
+                                   .output("y", Delivery::push, "n*rows", "5000")
+                                   .output("skipped", Delivery::push, "0", "1")
+                                   .call_bytes("16*5000", exact)
+                                   .outside_bytes("0", exact)
+                                   .flags(pure | reentrant)
+                                   .splittable("n");
+  static void run(Call& c) {
+    const auto x = c.in<double, 1>(0);
+    const std::int64_t rows = c.integer("rows");
+    auto slab = c.scratch<double>(2 * kSlab);
+    std::int64_t held = 0;
+    const auto push = [&] { c.push(0, slab.data(), std::exchange(held, 0)); };
+    for (std::int64_t i = 0; i < x.extent(0); ++i) {
+      const std::int64_t number = x.origin(0) + i;
+      if (x(i) < 0) {
+        c.push(1, &number, 1);
+        continue;
+      }
+      for (std::int64_t r = 0; r < rows; ++r) {
+        slab[std::size_t(2 * held)] = double(number * rows + r), slab[std::size_t(2 * held + 1)] = x(i) * double(r);
+        if (++held == kSlab) push();
+      }
+    }
+    push();
+    if (c.integer("rows") == 4321) throw std::runtime_error("all of it was for nothing");
+  }
+};
+
 }  // namespace
 
-CUBOID_PLUGIN("services", "1.0.0", Stateful, Lanes, Charged, Inferred, Reversed)
+CUBOID_PLUGIN("services", "1.0.0", Stateful, Lanes, Tight, Charged, Inferred, Reversed, Pours)

@@ -12,8 +12,9 @@ static cuboid_status run(void*, cuboid_call* call) {
   if (call->param[0]->u.i == 0) throw std::runtime_error("over the border");
   throw 17;
 }
-static const cuboid_fn function = {sizeof(cuboid_fn), 0, "thrower.throw/1", 1, 1, 1, 0, nullptr, nullptr, nullptr,
-                                   nullptr, run, nullptr, nullptr, nullptr, nullptr};
+static const cuboid_fn function = {sizeof(cuboid_fn), 0,       "thrower.throw/1", 1,       1,   1,       0,
+                                   nullptr,           nullptr, nullptr,           nullptr, run, nullptr, nullptr,
+                                   nullptr,           nullptr};
 static const cuboid_fn* const functions[] = {&function};
 static const cuboid_plugin plugin = {sizeof(cuboid_plugin), 0, "thrower", "1", 1, 0, functions, nullptr};
 extern "C" const cuboid_plugin* cuboid_plugin_v1(const cuboid_hello*, const char**) { return &plugin; }

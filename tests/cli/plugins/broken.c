@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// Lists that read better as they are.
+// clang-format off
 enum {
   nothing, falling, other_table, exporting, loading, inferring, example, failing, counting, cutting, striding, sharing,
   reading, writing, scribbling, leaving, overfull, silent, taking, keeping, mallocing, leaking, ignoring, dying,
@@ -24,6 +26,7 @@ enum {
                   "\"in\":[{\"dtype\":\"f8\",\"shape\":[3],\"data\":[1,200,3]}],"                                      \
                   "\"out\":[{\"dtype\":\"f8\",\"shape\":[3],\"data\":[2,400," EXAMPLE "]},"                            \
                   "{\"dtype\":\"f8\",\"shape\":[1],\"data\":[200]}]}]}]}")
+// clang-format on
 #define NOTHING "{\"expr\":\"0\",\"trust\":\"exact\"}"
 #if defined BREAK_falling
 MANIFEST("n", "100000-n", NOTHING, "6");
@@ -111,10 +114,15 @@ static cuboid_status run(void* state, cuboid_call* call) {
   return BREAK == silent ? CUBOID_OK : status;
 }
 
-static const cuboid_fn twice = {
-    .size = sizeof(cuboid_fn), .flags = CUBOID_F_PURE | CUBOID_F_REENTRANT,
-    .id = BREAK == other_table ? "broken.thrice/1" : "broken.twice/1", .n_in = 1, .n_out = 2,
-    .infer = BREAK == inferring ? infer : NULL, .open = open_state, .close = close_state, .run = run};
+static const cuboid_fn twice = {.size = sizeof(cuboid_fn),
+                                .flags = CUBOID_F_PURE | CUBOID_F_REENTRANT,
+                                .id = BREAK == other_table ? "broken.thrice/1" : "broken.twice/1",
+                                .n_in = 1,
+                                .n_out = 2,
+                                .infer = BREAK == inferring ? infer : NULL,
+                                .open = open_state,
+                                .close = close_state,
+                                .run = run};
 static const cuboid_fn* const functions[] = {&twice};
 static const cuboid_plugin plugin = {
     .size = sizeof(cuboid_plugin), .name = "broken", .version = "1", .n_fn = 1, .fn = functions};

@@ -107,8 +107,8 @@ TEST(ElementText, NpyHeadersAreWhatNumpyReads) {
   EXPECT_EQ(header.size() % 64, 0u);
   EXPECT_EQ(header.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
   EXPECT_THAT(header, HasSubstr("{'descr': '<f8', 'fortran_order': False, 'shape': (3, 4, ), }"));
-  EXPECT_EQ(npy_descriptor(kBool), "|b1");
-  EXPECT_EQ(npy_descriptor(kComplex64), "<c8");
+  EXPECT_EQ(npy_descriptor(kBool), "'|b1'");
+  EXPECT_EQ(npy_descriptor(kComplex64), "'<c8'");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace cuboid {
 namespace {
@@ -190,6 +191,35 @@ TestArray ragged(const Kernel& kernel, const std::vector<ConstView>& inputs, Sha
   return result;
 }
 
+TestArray expanded(const Kernel& kernel, const std::vector<ConstView>& inputs, std::int64_t divisor, Merging merging,
+                   std::size_t output) {
+  const Expansion& expansion = *kernel.expansion();
+  std::vector<TestArray> made;
+  made.reserve(expansion.calls.size());
+  std::vector<ConstView> nodes = inputs;
+  for (const Expansion::Call& call : expansion.calls) {
+    KernelSpec spec;
+    spec.function = call.function;
+    spec.params = call.params;
+    std::vector<ConstView> arrays;
+    for (const auto& arg : call.args)
+      if (const auto* ref = std::get_if<Expansion::Ref>(&arg)) {
+        require(ref->output == 0, "calls are of functions of one output");
+        arrays.push_back(nodes.at(ref->node));
+        spec.args.emplace_back(ArraySpec(arrays.back().dtype, arrays.back().shape));
+      } else {
+        spec.args.emplace_back(std::get<Scalar>(arg));
+      }
+    made.push_back(evaluate_in_parts(*builtin_kernels().resolve(spec), arrays, divisor, merging));
+    nodes.push_back(std::as_const(made.back()).view());
+  }
+  const ConstView result = nodes.at(expansion.outputs.at(output).node);
+  require(result.shape == kernel.outputs()[output].spec.max_shape(), "an expansion's outputs have the shapes it says");
+  TestArray copy(result.dtype, result.shape);
+  copy_elements(result, copy.view());
+  return copy;
+}
+
 }  // namespace
 
 TestArray::TestArray(DType type, Shape extents)
@@ -223,9 +253,19 @@ TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, c
 }
 
 TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, std::size_t output) {
-  Shape block = kernel.domain();
-  for (std::int64_t& extent : block) extent = std::max<std::int64_t>(extent, 1);
-  return evaluate(kernel, inputs, block, Merging::one_by_one, output);
+  return evaluate_in_parts(kernel, inputs, 1, Merging::one_by_one, output);
 }
+
+TestArray evaluate_in_parts(const Kernel& kernel, const std::vector<ConstView>& inputs, std::int64_t divisor,
+                            Merging merging, std::size_t output) {
+  if (kernel.expansion() != nullptr) return expanded(kernel, inputs, divisor, merging, output);
+  Shape block = kernel.domain();
+  const std::vector<bool> whole = kernel.whole_axes();
+  for (std::size_t axis = 0; axis < block.size(); ++axis)
+    block[axis] = std::max<std::int64_t>(1, whole[axis] ? block[axis] : (block[axis] + divisor - 1) / divisor);
+  return evaluate(kernel, inputs, block, merging, output);
+}
+
+bool reduces(const Kernel& kernel) { return kernel.reduction() != nullptr || kernel.expansion() != nullptr; }
 
 }  // namespace cuboid

@@ -38,5 +38,10 @@ TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, c
                    Merging merging = Merging::one_by_one, std::size_t output = 0);
 // The same in one block.
 TestArray evaluate(const Kernel& kernel, const std::vector<ConstView>& inputs, std::size_t output = 0);
+// The same in blocks of 1/divisor of every axis of the domain; of a kernel that is expanded, every call in such blocks.
+TestArray evaluate_in_parts(const Kernel& kernel, const std::vector<ConstView>& inputs, std::int64_t divisor,
+                            Merging merging = Merging::one_by_one, std::size_t output = 0);
+// Whether the kernel, or a call that it is expanded to, is a reduction.
+bool reduces(const Kernel& kernel);
 
 }  // namespace cuboid

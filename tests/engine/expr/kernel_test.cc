@@ -23,7 +23,7 @@ ArraySpec f64(Shape shape) { return ArraySpec(kFloat64, shape); }
 
 std::string message_of(const KernelSpec& call) {
   try {
-    resolve(call);
+    resolve(call)->check_extents();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid);
     return error.message();
@@ -122,6 +122,18 @@ TEST(Messages, SayWhatWasExpected) {
   EXPECT_EQ(message_of(spec("sum", {Scalar(1.0)})), "sum: argument 0 must be an array, the number 1 is given");
   EXPECT_EQ(message_of(spec("min", {f64({0, 3})}, {{"axis", std::int64_t{0}}})),
             "min: axis 0 has no elements, and there is no min of nothing");
+}
+
+TEST(Messages, OfTooFewArgumentsAreOfEveryFunction) {
+  for (const FunctionDoc& doc : builtin_kernels().functions()) {
+    try {
+      resolve(spec(doc.name, {}));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid) << doc.name;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << doc.name << ": " << error.what();
+    }
+  }
 }
 
 TEST(NearestName, IsOfferedOnlyWhenNear) {

@@ -549,6 +549,163 @@ def data_dependent():
     case("unique_values", [3], None, label="a number")
 
 
+def rearranging():
+    for t, layout in zip(ALL, itertools.cycle(LAYOUTS)):
+        a = values(t, (4, 6, 5))
+        case("reshape", [a], a.reshape(2, 12, 5), params={"shape": [2, 12, 5]}, layout=layout, label=t)
+        case("roll", [a], np.roll(a, 2, 1), params={"shift": 2, "axis": 1}, layout=layout, label=t)
+        case("tile", [a], np.tile(a, (2, 1, 3)), params={"repetitions": [2, 1, 3]}, layout=layout, label=t)
+        case("repeat", [a, 3], np.repeat(a, 3, 1), params={"axis": 1}, layout=layout, label=t)
+        case("unstack", [a], a[:, 4], params={"axis": 1}, layout=layout, label=t, output=4)
+        case("take_along_axis", [a, np.argsort(a.real, 1)], np.take_along_axis(a, np.argsort(a.real, 1), 1), params={"axis": 1},
+             layout=layout, label=t)
+    reshaping()
+    a = values("int32", (3, 7))
+    for shift, axis in [(1, 0), (-2, 1), (9, 1), ([1, -3], [0, 1]), (5, None), (0, None), (0, 0), ([2, 3], 1), (1, [0, 1])]:
+        case("roll", [a], np.roll(a, shift, None if axis is None else tuple(axis) if isinstance(axis, list) else axis),
+             params={"shift": shift, "axis": axis}, label=f"{shift} {axis}")
+    case("roll", [a], None, params={"shift": [1, 2, 3], "axis": [0, 1]}, label="lengths")
+    case("roll", [np.zeros((0, 3))], np.zeros((0, 3)), params={"shift": 2, "axis": 0}, label="empty")
+    for reps in [3, [2, 2], [1, 1], [2, 1, 2], [0, 2], 1]:
+        case("tile", [a], np.tile(a, reps), params={"repetitions": reps}, label=str(reps))
+        case("tile", [a[0]], np.tile(a[0], reps), params={"reps": reps}, label=str(reps))
+    case("tile", [a], None, params={"repetitions": -1}, label="negative")
+    for n, axis in [(2, None), (3, 0), (2, -1), (0, 1), (1, 0)]:
+        case("repeat", [a, n], np.repeat(a, n, axis), params={"axis": axis}, label=f"{n} {axis}")
+        case("repeat", [a], np.repeat(a, n, axis), params={"axis": axis, "repeats": n}, label=f"{n} {axis}")
+    case("repeat", [a, np.array([1, 2, 3])], None, params={"axis": 0}, label="numbers of their own")
+    case("repeat", [a, -1], None, label="negative")
+    for k in range(3):
+        case("unstack", [a], a[k], output=k, label=str(k))
+    case("unstack", [np.array(3)], None, label="no axes")
+    x, y, z = values("float32", (3,)), values("float32", (4,)), values("float32", (2,))
+    for indexing, args in itertools.product(["xy", "ij"], [[x], [x, y], [x, y, z], [x, y[:0]], [x, np.array(2, "float32")]]):
+        args = [np.asarray(arg) for arg in args]
+        for k, expected in enumerate(np.meshgrid(*args, indexing=indexing)):
+            case("meshgrid", args, expected, params={"indexing": indexing}, output=k, label=f"{indexing} {len(args)} {k}")
+    case("meshgrid", [x, a], None, label="two axes")
+    case("meshgrid", [x, y.astype("float64")], None, label="types")
+    args = [values("int8", (3, 1)), values("float64", (4,)), np.array(True)]
+    for k, expected in enumerate(np.broadcast_arrays(*args)):
+        case("broadcast_arrays", args, expected, output=k, label=str(k))
+    case("broadcast_arrays", [x, y], None, label="shapes")
+    for t in ALL:
+        b = values(t, (5, 8), special=False, small=True)
+        for axis, n in [(-1, 1), (0, 2), (1, 0), (0, 4)]:
+            case("diff", [b], np.diff(b, n, axis), params={"axis": axis, "n": n}, label=f"{t} {axis} {n}")
+    case("take_along_axis", [a, np.zeros((3, 2), "uint8")], a[:, [0, 0]], label="narrow")
+    case("take_along_axis", [a, np.zeros((2, 7), "int64")], None, params={"axis": 1}, label="shapes")
+    case("take_along_axis", [a, np.full((3, 1), 7)], None, label="out of range")
+    cases[-1]["raises"] = True
+
+
+def reshaping():
+    pairs = [((12,), (3, 4)), ((3, 4), (12,)), ((3, 4), (2, 6)), ((2, 3, 4), (6, 4)), ((2, 3, 4), (2, 12)), ((6, 4), (8, 3)),
+             ((5, 6, 7), (30, 7)), ((5, 6, 7), (5, 42)), ((5, 6, 7), (210,)), ((210,), (5, 6, 7)), ((4, 9), (2, 2, 3, 3)),
+             ((2, 2, 3, 3), (4, 9)), ((1, 5, 1), (5,)), ((5,), (1, 5, 1)), ((1, 1), ()), ((), (1, 1)), ((0, 3), (3, 0, 2)),
+             ((4, 1, 6), (2, 2, 1, 3, 2)), ((7, 11), (77,)), ((77,), (7, 11)), ((7, 11), (11, 7)), ((2, 3, 5, 7), (6, 35)),
+             ((2, 3, 5, 7), (10, 21)), ((3, 4), (3, 4)), ((10, 3, 4), (5, 2, 12))]
+    for k, (before, after) in enumerate(pairs):
+        x = values("int16", before, special=False)
+        case("reshape", [x], x.reshape(after), params={"shape": list(after)}, layout=LAYOUTS[k % 4], label=f"{before} {after}")
+    x = values("int16", (4, 6))
+    for shape in [[-1], [-1, 3], [2, -1, 2], -1]:
+        case("reshape", [x], x.reshape(shape), params={"shape": shape}, label=str(shape))
+    for shape in [[5, 5], [-1, -1], [-1, 5], [24, -2]]:
+        case("reshape", [x], None, params={"shape": shape}, label=str(shape))
+    case("reshape", [x], None, label="no shape")
+
+
+def accumulating():
+    for name, ufunc in [("cumulative_sum", np.cumsum), ("cumulative_prod", np.cumprod)]:
+        for t in ALL:
+            for j, (shape, axis) in enumerate([((9,), None), ((4, 7), 0), ((4, 7), -1), ((3, 1, 5), 2), ((0, 3), 0)]):
+                a = values(t, shape, small=True, special=False)
+                if name == "cumulative_prod" and t in FLOATS + COMPLEX:
+                    a = (np.sign(a.real) * (0.9 + np.abs(a) % 0.2)).astype(t)
+                accumulate(name, ufunc, a, axis, layout=LAYOUTS[j % 4], label=f"{t} {shape} {axis}")
+        for t, (shape, axis) in itertools.product(["int8", "uint64", "float32", "float64", "complex64"],
+                                                  [((9000,), 0), ((5000, 3), 0), ((2, 4500), 1), ((4097,), 0)]):
+            a = values(t, shape, small=True, special=False)
+            if name == "cumulative_prod" and t in FLOATS + COMPLEX:
+                a = (np.sign(a.real) * (0.999 + np.abs(a) % 0.002)).astype(t)
+            accumulate(name, ufunc, a, axis, layout="contiguous", label=f"long {t} {shape} {axis}")
+    a = values("int16", (3, 4), small=True)
+    case("cumulative_sum", [a], np.cumsum(a, 1, "float32"), params={"axis": 1, "dtype": "float32"})
+    first = np.concatenate([np.zeros((3, 1), "int64"), np.cumsum(a, 1)], 1)
+    case("cumulative_sum", [a], first, params={"axis": 1, "include_initial": True})
+    case("cumulative_prod", [a], np.concatenate([np.ones((1, 4), "int64"), np.cumprod(a, 0)]), params={"axis": 0, "include_initial": True})
+    case("cumulative_sum", [a], None, label="axis is needed")
+    case("cumulative_sum", [np.array(2)], None, label="no axes")
+    case("cumulative_sum", [a], None, params={"axis": 0, "dtype": "bool"}, label="to bool")
+
+
+def accumulate(name, ufunc, a, axis, **more):
+    wide = a.astype({"f": "float64", "c": "complex128"}.get(a.dtype.kind, a.dtype))
+    expected = ufunc(wide, axis=axis)
+    if a.dtype.kind in "fc":
+        expected = expected.astype(a.dtype)
+    exact = a.dtype.kind in "biu"
+    scale = 0.0 if exact or not a.size else float(np.abs(wide).sum() if name == "cumulative_sum" else np.abs(expected).max())
+    case(name, [a], expected, params={"axis": axis}, ulps=0 if exact else 64, scale=scale, **more)
+
+
+def histograms():
+    for t in BOOL + INTS + FLOATS:
+        for j, shape in enumerate([(300,), (17, 20), (5, 1, 9), (), (1,)]):
+            a = values(t, shape, small=True, special=False)
+            counted = a.astype("uint8") if t == "bool" else a
+            for params in [{}, {"bins": 7}, {"bins": 5, "range": [-3, 4]}, {"bins": [-5, 0, 1, 2.5, 9]}, {"bins": 4, "density": True}]:
+                low, high = (np.float32(v) if t == "float32" else v for v in params.get("range", (counted.min(), counted.max())))
+                hist, edges = np.histogram(counted, **{**params, **({} if isinstance(params.get("bins"), list) else {"range": (low, high)})})
+                hist = hist if params.get("density") else hist.astype("int64")
+                # Edges in the type of the elements, which NumPy 2 has.
+                edges = edges.astype("float32" if t == "float32" and not isinstance(params.get("bins"), list) else "float64")
+                exact = t != "float32"  # whose edges round otherwise here
+                if exact:
+                    case("histogram", [a], hist, params=params, layout=LAYOUTS[j % 4], label=f"{t} {shape} {params}", ulps=4 if params.get("density") else 0)
+                case("histogram", [a], edges, params=params, layout=LAYOUTS[j % 4], label=f"{t} {shape} {params}", output=1, ulps=2,
+                     scale=float(np.abs(edges).max()))
+    nan = np.array([1.0, np.nan, 2.0, np.inf, -7])
+    case("histogram", [nan], np.histogram(nan, bins=3, range=(0, 3))[0], params={"bins": 3, "range": [0, 3]}, label="NaN")
+    case("histogram", [nan], None, label="no range")
+    cases[-1]["raises"] = True
+    case("histogram", [np.zeros(0)], np.zeros(10, "int64"), label="empty")
+    case("histogram", [np.zeros(0)], np.linspace(0, 1, 11), label="empty", output=1)
+    a = values("float64", (50,))
+    for params in [{"bins": 0}, {"bins": [1]}, {"bins": [2, 1]}, {"range": [2, 1]}, {"range": 3}, {"bins": "auto"}]:
+        case("histogram", [a], None, params=params, label=str(params))
+
+
+def ordering():
+    for t in ALL:
+        for layout, (shape, axis) in zip(LAYOUTS, [((40,), -1), ((7, 9), 0), ((7, 9), 1), ((2, 3, 5), 1)]):
+            a = values(t, shape)
+            case("sort", [a], np.sort(a, axis), params={"axis": axis}, layout=layout, label=f"{t} {shape} {axis}", ulps=1 if a.dtype.kind in "fc" else 0)
+            case("sort", [a], np.flip(np.sort(a, axis), axis), params={"axis": axis, "descending": True}, label=f"{t} {shape} {axis} down",
+                 ulps=1 if a.dtype.kind in "fc" else 0)
+    case("sort", [np.array(1)], None, label="no axes")
+    for t in ["int8", "uint16", "int64", "float64"]:
+        for j, shape in enumerate([(33,), (6, 7), (3, 4, 5)]):
+            a = values(t, shape, small=True, special=False)
+            for axis, keepdims in [(None, False), (0, False), (-1, True), (list(range(len(shape))), True)]:
+                spread = tuple(axis) if isinstance(axis, list) else axis
+                for method, q in itertools.product(["linear", "lower", "higher", "midpoint", "nearest"], [0.3, [0.0, 0.5, 0.77, 1.0]]):
+                    expected = np.quantile(a, q, axis=spread, keepdims=keepdims, method=method)
+                    expected = expected.astype(t if method in ("lower", "higher") else "float64")
+                    case("quantile", [a], expected, params={"q": q, "axis": axis, "keepdims": keepdims, "method": method},
+                         layout=LAYOUTS[j % 4], label=f"{t} {shape} {axis} {method} {q}", ulps=4)
+    a = values("float32", (30,), small=True, special=False)
+    case("quantile", [a], np.quantile(a.astype("float64"), 0.25).astype("float32"), params={"q": 0.25}, ulps=2)
+    case("quantile", [a], np.quantile(a.astype("float64"), [0.25]), params={"q": [0.25]}, ulps=2)
+    nan = np.array([[1.0, np.nan, 3], [4, 5, 6]])
+    case("quantile", [nan], np.quantile(nan, 0.5, axis=1), params={"q": 0.5, "axis": 1}, label="NaN")
+    case("quantile", [nan], np.quantile(nan, 0.5), params={"q": 0.5}, label="NaN")
+    for params in [{}, {"q": 1.5}, {"q": [0.5, -0.1]}, {"q": 0.5, "method": "median"}]:
+        case("quantile", [a], None, params=params, label=str(params))
+    case("quantile", [a.astype("complex64")], None, params={"q": 0.5}, label="complex")
+
+
 def indexing():
     a = values("float64", (12, 7, 5))
     keys = ["2:10:3, ..., None, -1", "...", ":", "3", "-1", "None", "..., None", "0, 0, 0", "::-1", "::-1, ::-1, ::-1",
@@ -605,6 +762,10 @@ creation()
 movement()
 searching()
 data_dependent()
+rearranging()
+accumulating()
+histograms()
+ordering()
 json.dump({"seed": SEED, "numpy": np.__version__, "cases": cases}, open(sys.argv[1], "w"), allow_nan=False)
 open(sys.argv[2], "wb").write(bytes(blob))
 print(f"{len(cases)} cases, seed {SEED}, NumPy {np.__version__}")

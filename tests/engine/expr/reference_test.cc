@@ -160,11 +160,6 @@ std::string difference(const TestArray& actual, const TestArray& expected, doubl
   return "";
 }
 
-Shape small_block(Shape domain, std::int64_t divisor) {
-  for (std::int64_t& extent : domain) extent = std::max<std::int64_t>(1, (extent + divisor - 1) / divisor);
-  return domain;
-}
-
 std::string check(const json& entry) {
   const Call call = call_of(entry);
   const double ulps = entry.at("ulps"), scale = entry.at("scale");
@@ -173,6 +168,7 @@ std::string check(const json& entry) {
   try {
     kernel = builtin_kernels().resolve(call.spec);
     if (kernel == nullptr) return "no such function";
+    kernel->check_extents();
     if (refused && !entry.value("raises", false)) return "was not refused";
     const std::size_t output = entry.value("output", std::size_t{0});
     const TestArray whole = evaluate(*kernel, call.inputs, output);
@@ -180,13 +176,13 @@ std::string check(const json& entry) {
     const TestArray expected = expected_of(entry);
     if (std::string text = difference(whole, expected, ulps, scale); !text.empty()) return text;
     for (std::int64_t divisor : {2, 3}) {
-      const Shape block = small_block(kernel->domain(), divisor);
       for (Merging merging : {Merging::one_by_one, Merging::two_halves}) {
-        const TestArray blocks = evaluate(*kernel, call.inputs, block, merging, output);
+        const TestArray blocks = evaluate_in_parts(*kernel, call.inputs, divisor, merging, output);
         if (std::string text = difference(blocks, expected, ulps, scale); !text.empty())
-          return "in blocks of " + to_string(block) + ": " + text;
-        if (!(evaluate(*kernel, call.inputs, block, merging, output) == blocks)) return "differs from run to run";
-        if (kernel->reduction() == nullptr) break;
+          return "in blocks of 1/" + std::to_string(divisor) + ": " + text;
+        if (!(evaluate_in_parts(*kernel, call.inputs, divisor, merging, output) == blocks))
+          return "differs from run to run";
+        if (!reduces(*kernel)) break;
       }
     }
   } catch (const Error& error) {

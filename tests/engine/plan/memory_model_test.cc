@@ -33,6 +33,24 @@ TEST(SmallestBudget, IsWhereOneTaskFitsAndNoByteLess) {
   }
 }
 
+TEST(BaselinesOf, CountWhatNetworksAndArchivesBringIntoEveryProcess) {
+  const Baselines local = baselines_of({"data/x.zarr", "/tmp/y.zarr", "file:///z.zarr"});
+  EXPECT_EQ(local.coordinator, Baselines{}.coordinator);
+  EXPECT_EQ(local.worker, Baselines{}.worker);
+  for (const char* place : {"https://example.org/x.zarr", "s3://bucket/x.zarr", "data/x.zarr.zip/inside"}) {
+    const Baselines more = baselines_of({"data/x.zarr", place});
+    EXPECT_GE(more.coordinator, local.coordinator + 4 * MiB) << place;
+    EXPECT_EQ(more.worker - local.worker, more.coordinator - local.coordinator) << place;
+  }
+}
+
+TEST(MallocThreshold, KeepsMuchWhereMuchIsSpareAndTheLeastWhereNothingIs) {
+  EXPECT_EQ(malloc_threshold(0, 2), 128u << 10);
+  EXPECT_EQ(malloc_threshold(32 * MiB, 2), 2 * MiB);  // holes of up to four times that on each thread: half of it
+  EXPECT_EQ(malloc_threshold(32 * MiB, 8), MiB / 2);
+  EXPECT_EQ(malloc_threshold(std::uint64_t{1} << 40, 2), 4 * MiB);
+}
+
 TEST(DefaultBudget, LeavesSomeOfTheMachine) {
   EXPECT_GT(default_budget(), 64 * MiB);
   EXPECT_LT(default_budget(), std::uint64_t{1} << 46);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/plan/memory_model.h"
+#include "engine/plan/places.h"
 #include "engine/plan/plan.h"
 #include "fake_kernel.h"
 #include "storage/error.h"
@@ -296,6 +297,22 @@ TEST_F(Planner, RefusesTwoOutputsInOnePlace) {
   store(call("negative", {a}, {}, "n"), "x.zarr");
   store(call("positive", {a}, {}, "m"), "x.zarr/inner");
   EXPECT_THAT([&] { plan(); }, ::testing::ThrowsMessage<Error>(HasSubstr("one place")));
+}
+
+TEST(Place, IsOneSpellingWhetherOrNotItIsThere) {
+  namespace fs = std::filesystem;
+  const fs::path here = fs::canonical(fs::current_path());
+  const std::string expected = (here / "missing/x").string();
+  for (const char* spelling :
+       {"missing/x", "./missing/x", "missing/../missing/x/", "./missing/./x", "gone/../missing//x"})
+    EXPECT_EQ(place(spelling), expected) << spelling;
+  EXPECT_EQ(place(expected), expected);
+  EXPECT_EQ(place("s3://bucket/a"), "s3://bucket/a");
+  const fs::path folder = fs::path(::testing::TempDir()) / "place";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "real");
+  fs::create_directory_symlink("real", folder / "link");
+  EXPECT_EQ(place((folder / "gone/../link/x").string()), (fs::canonical(folder) / "real/x").string());
 }
 
 TEST_F(Planner, SavesPlansWithoutLoss) {

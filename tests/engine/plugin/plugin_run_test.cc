@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 #include "engine/plugin/plugin_host.h"
 #include "engine/plugin/plugin_kernel.h"
@@ -190,6 +192,75 @@ TEST(PluginRun, RowsAreTrimmedEmittedAndPushed) {
         ASSERT_EQ(outcome.data[static_cast<std::size_t>(2 * i + 1)], 10.0 * static_cast<double>(i) + 1);
     }
   }
+}
+
+// Whoever calls it has room for a few rows only, and takes them whenever they fill it.
+// The most calls that were under way while several threads called the functions, each through a resolver of its own.
+double most_under_way(const std::vector<std::string>& functions) {
+  const std::vector<Array> in = {counting({1})};
+  std::vector<double> seen(2 * functions.size(), 0);
+  std::vector<std::thread> threads;
+  for (std::size_t k = 0; k < seen.size(); ++k)
+    threads.emplace_back([&, k] {
+      const PluginResolver own({read_manifest(std::filesystem::path(TEST_PLUGINS) / "libbehave.so")});
+      KernelSpec spec;
+      spec.function = functions[k / 2];
+      spec.args.emplace_back(ArraySpec(kFloat64, {1}));
+      const auto kernel = own.resolve(spec);
+      for (int turn = 0; turn < 3; ++turn) seen[k] = std::max(seen[k], run_whole(*kernel, in).data[0]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(seen.begin(), seen.end());
+}
+
+TEST(PluginRun, WhatMayNotOverlapNeverRunsTwiceAtOnceInAProcess) {
+  EXPECT_EQ(most_under_way({"test.alone", "test.alone_too"}), 1);
+  EXPECT_GT(most_under_way({"test.together", "test.together"}), 1);
+}
+
+TEST(PluginRun, SlabsAreStoredAsTheyFillTheirRoom) {
+  const std::vector<Array> in = {counting({20})};
+  for (const std::int64_t rows : {0, 3, 4, 8, 11, 20}) {
+    const auto kernel = kernel_of("test.pushes", in, {{"rows", rows}});
+    MemoryAccount account(0);
+    Monitor monitor;
+    std::vector<double> room(8), all;
+    KernelCall call;
+    call.block = Box::whole({20});
+    call.in_box = {call.block};
+    call.in.push_back(make_view(reinterpret_cast<const std::byte*>(in[0].data.data()), kFloat64, {20}));
+    call.out.push_back(make_view(reinterpret_cast<std::byte*>(room.data()), kFloat64, {4, 2}));
+    call.produced = {{4, 2}};
+    call.memory = &account;
+    call.monitor = &monitor;
+    const auto take = [&](std::int64_t count) { all.insert(all.end(), room.begin(), room.begin() + 2 * count); };
+    call.store = [&](std::size_t k, std::int64_t count) {
+      EXPECT_EQ(k, 0u);
+      EXPECT_EQ(count, 4);
+      take(count);
+    };
+    kernel->run(call);
+    EXPECT_EQ(call.produced[0], (Shape{rows % 4, 2}));
+    take(call.produced[0][0]);
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(2 * rows));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      ASSERT_EQ(all[static_cast<std::size_t>(2 * i)], 10.0 * static_cast<double>(i));
+      ASSERT_EQ(all[static_cast<std::size_t>(2 * i + 1)], 10.0 * static_cast<double>(i) + 1);
+    }
+    call.store = [](std::size_t, std::int64_t) { throw Error(ErrorKind::io, "the disk is full"); };
+    if (rows < 4) continue;
+    EXPECT_EQ(error_of([&] { kernel->run(call); }).kind(), ErrorKind::io);
+  }
+}
+
+TEST(PluginRun, OnlyASlabOfAPushedOutputIsInMemory) {
+  const std::vector<Array> in = {{{4'000'000}, {}}};
+  EXPECT_EQ(kernel_of("test.pushes", in, {{"rows", std::int64_t{1}}})->output_extents(0, {1'000'000}),
+            (Shape{1'000'000, 2}));
+  EXPECT_EQ(kernel_of("test.pushes", in, {{"rows", std::int64_t{1}}})->room(0, {1'000'000}),
+            (Shape{(1 << 16) + 1, 2}));  // worth an object
+  EXPECT_EQ(kernel_of("test.pushes", in, {{"rows", std::int64_t{1}}})->room(0, {50}), (Shape{50, 2}));
+  EXPECT_EQ(kernel_of("test.emits", in, {{"rows", std::int64_t{1}}})->room(0, {1'000'000}), (Shape{1'000'000, 2}));
 }
 
 TEST(PluginRun, AboveAPromisedBoundIsABrokenPromise) {

@@ -127,6 +127,27 @@ TEST(PlanTable, IsARowAStageThenTheTotals) {
             "budget 1 GiB, 2 tasks at once at most; the tasks of a stage take up to 136 MiB\n");
 }
 
+TEST(PlanTable, SaysWhichStageDecidesAndWhatWouldLowerIt) {
+  Plan plan = small_plan();
+  plan.deciding = Deciding{"sources", 90u << 20};
+  EXPECT_THAT(plan_table(plan, {}), HasSubstr("decided by 'sources': the plan needs 90 MiB\n"));
+  plan.deciding->chunks = Shape{128, 256};
+  plan.deciding->step = "sources";
+  plan.deciding->budget_then = 50u << 20;
+  EXPECT_THAT(plan_table(plan, {}),
+              HasSubstr("decided by 'sources': the plan needs 90 MiB; with chunks: [128, 256] for "
+                        "'sources' that stage needs 50 MiB\n"));
+}
+
+TEST(PlanTable, ShowsWhatBlocksOfUnsafeStagesTaught) {
+  const Plan plan = small_plan();
+  EXPECT_EQ(confidence_text(plan.stages[0], {4, 0}), "exact");
+  EXPECT_EQ(confidence_text(plan.stages[1], {}), "unsafe");
+  EXPECT_EQ(confidence_text(plan.stages[1], {12, 0}), "learned(12)");
+  EXPECT_EQ(confidence_text(plan.stages[1], {12, 64u << 20}), ">64 MiB");
+  EXPECT_THAT(plan_table(plan, {}, {{"sources", {12, 0}}}), HasSubstr("learned(12)"));
+}
+
 TEST(PlanTable, RefusalNamesStageNumberAndRemedy) {
   Plan plan = small_plan();
   EXPECT_EQ(refusal_text(plan), "");
@@ -193,6 +214,34 @@ TEST(ProgressLines, ABarIsRewrittenAtMostTenTimesASecond) {
   EXPECT_LE(std::count(shown.begin(), shown.end(), '\r'), 3);
   EXPECT_EQ(progress.status(79), "[############............] 16/32  smooth  0.2 s left");
   EXPECT_EQ(progress.status(20), "[############.......");
+}
+
+// Of a run that goes on: what is kept counts as done, also what turns out to be kept later, and the time that is left
+// follows from what this run computed since its first task.
+TEST(ProgressLines, KeptTasksCountAndDoNotSpoilTheEstimate) {
+  Pipe pipe;
+  Terminal terminal(pipe.ends[1], true);
+  std::chrono::steady_clock::time_point now{};
+  Progress progress(terminal, {ProgressMode::bar}, [&now] { return now; });
+  const Plan plan = small_plan();
+  RunEvent planned = event(RunEvent::What::planned);
+  planned.plan = &plan;
+  progress.on_event(planned);
+  RunEvent kept = event(RunEvent::What::resumed);
+  kept.count = 10;
+  progress.on_event(kept);
+  now += std::chrono::seconds(30);  // comparing inputs
+  for (int k = 0; k < 4; ++k) {
+    progress.on_event(event(RunEvent::What::task_started, 0, 10 + k, 8u << 20));
+    now += std::chrono::seconds(1);
+    progress.on_event(event(RunEvent::What::task_done, 0, 10 + k, 1u << 20));
+  }
+  kept.count = 2;
+  progress.on_event(kept);
+  EXPECT_EQ(progress.status(79), "[############............] 16/32  smooth  16.0 s left");
+  const std::string shown = pipe.take();
+  EXPECT_THAT(shown, HasSubstr("goes on: 10 tasks kept from before"));
+  EXPECT_THAT(shown, testing::Not(HasSubstr("2 tasks kept")));
 }
 
 Question question() {
@@ -338,7 +387,7 @@ TEST(HtmlReport, ShowsStagesAndTroublesAndEscapesNames) {
   record.run_dir = "a<b>.run";
   record.budget = 1u << 30;
   record.tasks = 3;
-  StageRecord stage;
+  RecordedStage stage;
   stage.name = "smooth";
   stage.function = "filter.gaussian/1";
   stage.confidence = "exact";

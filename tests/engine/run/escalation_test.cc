@@ -318,6 +318,33 @@ TEST(Escalation, GrowthInPlaceTakesTheFactorWhereFreeElseWhatIsNeededElseNothing
   EXPECT_EQ(grow_in_place(limits_of(ExceedAction::fail), 8 * MiB, 9 * MiB, 100 * MiB), std::nullopt);
 }
 
+// After twenty siblings that took little, blocks begin with less than the 8 MiB that are declared.
+TEST(Escalation, WhatIsDeclaredIsGivenWhateverThePolicy) {
+  for (const ExceedAction action : {ExceedAction::fail, ExceedAction::park, ExceedAction::ask, ExceedAction::grow}) {
+    const StageLimits limits = limits_of(action);
+    for (const std::uint64_t needed : {0, 7}) {
+      const std::vector<FailedAttempt> lowered{exceeded(3, 3, needed)};
+      const Next next = decide(limits, lowered, {}, true);
+      EXPECT_EQ(next.what, What::retry);
+      EXPECT_EQ(next.allowance, 8 * MiB);
+    }
+    EXPECT_EQ(grow_in_place(limits, 3 * MiB, 7 * MiB, 5 * MiB), 8 * MiB);
+    EXPECT_EQ(grow_in_place(limits, 3 * MiB, 7 * MiB, 3 * MiB), 7 * MiB);
+  }
+  // Then, and where more than that is needed, the policy decides.
+  for (const std::vector<FailedAttempt>& history :
+       {std::vector{exceeded(3, 3, 7), exceeded(8, 8, 9)}, std::vector{exceeded(3, 3, 9)}}) {
+    EXPECT_EQ(decide(limits_of(ExceedAction::fail), history, {}, true).what, What::stop);
+    EXPECT_EQ(decide(limits_of(ExceedAction::park), history, {}, true).what, What::park);
+    EXPECT_EQ(decide(limits_of(ExceedAction::ask), history, {}, true).what, What::ask);
+  }
+  EXPECT_EQ(grow_in_place(limits_of(ExceedAction::fail), 3 * MiB, 9 * MiB, 100 * MiB), std::nullopt);
+  // It is not one of the four attempts: the fourth one still is the last.
+  const std::vector<FailedAttempt> four{exceeded(3, 3, 7), exceeded(8, 8, 9), exceeded(16, 16, 17),
+                                        exceeded(34, 33, 40)};
+  EXPECT_EQ(decide(limits_of(), four, {}, false).what, What::retry_alone);
+}
+
 TEST(Escalation, BoundsGrowByTheFactorOrToWhatWasNeeded) {
   EXPECT_EQ(grow_bound(2, 100, std::nullopt), 200);
   EXPECT_EQ(grow_bound(2, 100, 150), 200);

@@ -118,6 +118,21 @@ TEST_P(ExecutorTest, runs_tasks_and_says_what_they_wrote) {
   for (int i = 0; i < 24; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], 100 + i);
 }
 
+TEST(ThreadExecutorTest, tasks_that_wait_are_all_worked_off) {
+  pending.clear();
+  const testing::TemporaryFolder folder;
+  const auto executor = make_thread_executor(make_fake_plan({{"fake.fill"}, {"fake.throw"}}, folder.path()), 2);
+  const int most = executor->slots() + executor->queue();
+  ASSERT_GT(most, 2);
+  for (int k = 0; k < most; ++k) executor->submit({k % 5 == 3, k % 4, 1, 64 * kMiB, 0});
+  EXPECT_EQ(executor->running(), most);
+  for (int k = 0; k < most; ++k) {
+    const TaskEvent event = wait_for_end(*executor);
+    EXPECT_EQ(event.what, event.order.stage == 1 ? What::failed : What::done);
+  }
+  EXPECT_EQ(executor->running(), 0);
+}
+
 TEST_P(ExecutorTest, a_failure_says_where_and_leaves_the_executor_usable) {
   const auto executor = make({{"fake.throw"}, {"fake.fill"}});
   executor->submit(order(0, 3));

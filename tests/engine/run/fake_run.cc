@@ -75,16 +75,21 @@ class FakeResolver final : public KernelResolver {
 
 class FakeExecutor final : public Executor {
  public:
-  FakeExecutor(Script& script, std::shared_ptr<const Plan> plan, int slots)
-      : script_(script), plan_(std::move(plan)), slots_(slots), fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  FakeExecutor(Script& script, std::shared_ptr<const Plan> plan, int slots, int queue)
+      : script_(script),
+        plan_(std::move(plan)),
+        slots_(slots),
+        queue_(queue),
+        fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~FakeExecutor() override {
     for (const auto& [key, order] : mine_) script_.running.erase(key);
     close(fd_);
   }
   int slots() const override { return slots_; }
   int running() const override { return static_cast<int>(mine_.size()); }
+  int queue() const override { return queue_; }
   void submit(const TaskOrder& order) override {
-    if (running() >= slots_) script_.faults.push_back("more orders than slots");
+    if (running() >= slots_ + queue_) script_.faults.push_back("more orders than slots");
     check_readiness(order);
     script_.submitted.push_back(order);
     mine_[{order.stage, order.block}] = order;
@@ -101,8 +106,8 @@ class FakeExecutor final : public Executor {
     std::uint64_t ignored;
     [[maybe_unused]] const ssize_t got = read(fd_, &ignored, sizeof ignored);
     std::vector<TaskEvent> result;
-    // One at a time, the oldest first, so that orders overlap.
-    if (!events_.empty()) {
+    // The oldest first; one at a time unless told otherwise, so that orders overlap.
+    while (!events_.empty() && result.size() < script_.told) {
       result.push_back(events_.front()());
       events_.pop_front();
       finish(result.back());
@@ -174,7 +179,7 @@ class FakeExecutor final : public Executor {
 
   Script& script_;
   std::shared_ptr<const Plan> plan_;
-  const int slots_;
+  const int slots_, queue_;
   const int fd_;
   std::map<std::pair<int, std::int64_t>, TaskOrder> mine_;
   std::map<std::pair<int, std::int64_t>, std::uint64_t> wanted_;
@@ -239,10 +244,12 @@ std::int64_t Watch::count(RunEvent::What what) const {
 }
 
 ExecutorFactory factory(Script& script) {
-  const auto make = [&script](std::shared_ptr<const Plan> plan, int count) {
-    return std::make_unique<FakeExecutor>(script, std::move(plan), count);
+  const auto make = [&script](int queue) {
+    return [&script, queue](std::shared_ptr<const Plan> plan, int count) {
+      return std::make_unique<FakeExecutor>(script, std::move(plan), count, queue);
+    };
   };
-  return {make, make};
+  return {make(script.queue), make(0)};
 }
 
 PlanRequest request(const Folder& folder, const Array& array, std::uint64_t budget, int workers) {
@@ -326,6 +333,20 @@ TaskEvent wants_growth(const TaskOrder& order, std::uint64_t needed_u) {
   event.order = order;
   event.needed = needed_u;
   return event;
+}
+
+std::string stage_name(const Plan& plan, const TaskOrder& order) {
+  return plan.stages[static_cast<std::size_t>(order.stage)].name;
+}
+
+const StageResult& stage_of(const RunResult& result, const std::string& name) {
+  return result.stages.at(static_cast<std::size_t>(result.plan.stage_index(name)));
+}
+
+RunOptions with_policy(ExceedAction action) {
+  RunOptions options;
+  options.on_exceed.action = action;
+  return options;
 }
 
 }  // namespace cuboid::fake

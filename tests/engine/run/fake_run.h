@@ -37,6 +37,13 @@ class Folder {
   std::string path_;
 };
 
+// 4 x 4 chunks of 8 KiB.
+class FakeRunTest : public ::testing::Test {
+ protected:
+  Folder folder_;
+  Array image_ = folder_.source({128, 128}, {32, 32});
+};
+
 struct Script {
   // What becomes of an order; default: done. Called at submission.
   std::function<TaskEvent(const Plan&, const TaskOrder&)> outcome;
@@ -48,6 +55,8 @@ struct Script {
   std::uint64_t most_running_bytes = 0;
   std::size_t most_running = 0;
   std::int64_t rows = 3;  // extent of every piece
+  std::size_t told = 1;   // events that are collected at once
+  int queue = 0;          // tasks that may wait at the executor of threads
   int replans = 0;
   std::function<void()> before_collect;
 
@@ -79,6 +88,10 @@ ExecutorFactory factory(Script& script);
 // One output of `array` at FOLDER/out.zarr, run directory FOLDER/run.
 PlanRequest request(const Folder& folder, const Array& array, std::uint64_t budget = 1024 * MiB, int workers = 2);
 RunResult run(const PlanRequest& request, Script& script, const RunOptions& options = {});
+
+std::string stage_name(const Plan& plan, const TaskOrder& order);
+const StageResult& stage_of(const RunResult& result, const std::string& name);
+RunOptions with_policy(ExceedAction action);
 
 // Outcomes.
 // `rows`: of each piece that the task yields.

@@ -77,6 +77,93 @@ TEST_F(JournalTest, KeepsEverythingOfABlock) {
   });
 }
 
+TEST_F(JournalTest, KeepsWhatWasReadOfSourcesAndForgetsWhatIsInDoubt) {
+  const auto rows_of = [](const Journal& journal, const std::string& array) {
+    std::vector<JournalSource> rows;
+    journal.each_source(array, [&](const JournalSource& row) { rows.push_back(row); });
+    return rows;
+  };
+  {
+    Journal journal = open();
+    journal.begin_run();
+    journal.add_source("image", {5, ~0ull, ~0ull, 4096, 0xfffffffe});
+    journal.add_source("image", {2, 11, 11, 100, 7});
+    journal.add_source("image", {2, 11, 11, 100, 7});
+    journal.add_source("image", {3, 12, 12, 100, 7});
+    journal.add_source("image", {3, 12, 12, 100, 8});  // another task read other bytes under the same stamp
+    journal.add_source("image", {4, 13, 13, 100, 7});
+    journal.add_source("image", {4, 14, 14, 90, 9});  // changed between two runs
+    journal.add_source("other", {2, 1, 1, 1, 1});
+    journal.commit();
+  }
+  const Journal journal = open();
+  const std::vector<JournalSource> rows = rows_of(journal, "image");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].chunk, 2);
+  EXPECT_EQ(rows[0].crc32c, 7u);
+  EXPECT_EQ(rows[1].crc32c, std::nullopt);
+  EXPECT_EQ(rows[2].identity, 14u);
+  EXPECT_EQ(rows[2].bytes, 90u);
+  EXPECT_EQ(rows[2].crc32c, 9u);
+  EXPECT_EQ(rows[3].identity, ~0ull);
+  EXPECT_EQ(rows[3].crc32c, 0xfffffffe);
+  EXPECT_TRUE(rows_of(journal, "nothing").empty());
+}
+
+TEST_F(JournalTest, KeepsWhatARunWasTaught) {
+  {
+    Journal journal = open();
+    journal.add_taught({"sources", 3, 40, 2, 0.5, 1.75});
+    journal.commit();
+  }
+  const std::vector<JournalTaught> taught = open().taught();
+  ASSERT_EQ(taught.size(), 1u);
+  EXPECT_EQ(taught[0].stage, "sources");
+  EXPECT_EQ(taught[0].shape_class, 3u);
+  EXPECT_EQ(taught[0].finished, 40);
+  EXPECT_EQ(taught[0].above, 2);
+  EXPECT_EQ(taught[0].worst_finished, 0.5);
+  EXPECT_EQ(taught[0].worst_seen, 1.75);
+}
+
+TEST_F(JournalTest, OutputsThatWereMovedAlongAreFoundBesideIt) {
+  const std::filesystem::path root = dir_;
+  std::filesystem::create_directories(root / "project/p.run");
+  std::filesystem::create_directories(root / "project/out/a.zarr");
+  std::filesystem::create_directories(root / "far/b.zarr");
+  const std::string a = (root / "project/out/a.zarr").string(), b = (root / "far/b.zarr").string();
+  const auto locations = [](const std::filesystem::path& run_dir) {
+    std::vector<std::string> result;
+    for (const JournalOutput& output : Journal(run_dir.string(), Journal::Mode::read).outputs())
+      result.push_back(output.location);
+    return result;
+  };
+  {
+    Journal journal((root / "project/p.run").string(), Journal::Mode::create);
+    journal.set_output({a, {1, 2}, true});
+    journal.set_output({b, {1, 2}, true});
+    journal.set_output({"memory://x", {1, 2}, true});
+    journal.commit();
+  }
+  EXPECT_THAT(locations(root / "project/p.run"), testing::UnorderedElementsAre(a, b, "memory://x"));
+  // Moved alone: the outputs are where they were.
+  std::filesystem::rename(root / "project/p.run", root / "p.run");
+  EXPECT_THAT(locations(root / "p.run"), testing::UnorderedElementsAre(a, b, "memory://x"));
+  std::filesystem::rename(root / "p.run", root / "project/p.run");
+  // A copy of the whole project: its own, though the original is still there.
+  std::filesystem::copy(root / "project", root / "copy", std::filesystem::copy_options::recursive);
+  const std::string beside = (root / "copy/out/a.zarr").string();
+  EXPECT_THAT(locations(root / "copy/p.run"), testing::UnorderedElementsAre(beside, b, "memory://x"));
+  {
+    Journal journal((root / "copy/p.run").string(), Journal::Mode::create);
+    journal.begin_run();
+    journal.commit();
+  }
+  std::filesystem::remove_all(root / "copy/out");
+  EXPECT_THAT(locations(root / "copy/p.run"), testing::UnorderedElementsAre(beside, b, "memory://x"))
+      << "as of now it was always there";
+}
+
 TEST_F(JournalTest, WhatWasNotCommittedIsNotThere) {
   {
     Journal journal = open();

@@ -16,26 +16,16 @@ namespace {
 using fake::Folder;
 using fake::MiB;
 using fake::Script;
+using fake::stage_name;
+using fake::stage_of;
+using fake::with_policy;
 using testing::HasSubstr;
 
-std::string stage_name(const Plan& plan, const TaskOrder& order) {
-  return plan.stages[static_cast<std::size_t>(order.stage)].name;
-}
-const StageResult& stage_of(const RunResult& result, const std::string& name) {
-  return result.stages.at(static_cast<std::size_t>(result.plan.stage_index(name)));
-}
-RunOptions with_policy(ExceedAction action) {
-  RunOptions options;
-  options.on_exceed.action = action;
-  return options;
-}
 Params mib(std::int64_t n) { return {{"mib", n}}; }
 
-// 4 x 4 chunks of 8 KiB -> guess of 8 MiB -> halo: the second stage reads up to nine blocks of the first.
-class RunTest : public testing::Test {
+// The image -> guess of 8 MiB -> halo: the second stage reads up to nine blocks of the first.
+class RunTest : public fake::FakeRunTest {
  protected:
-  Folder folder_;
-  Array image_ = folder_.source({128, 128}, {32, 32});
   Array guess_ = fake::call("fake.guess", image_, "guess", mib(8));
   Array two_ = fake::call("fake.halo", guess_, "halo");
 };
@@ -75,14 +65,6 @@ TEST_F(RunTest, AFinishedRunDoesNothing) {
   EXPECT_EQ(stage_of(result, "halo").attempts, 0);
   EXPECT_TRUE(stage_of(result, "halo").peak_bytes.has_value()) << "over all runs";
   EXPECT_EQ(std::filesystem::last_write_time(folder_ / "out.zarr/zarr.json"), before);
-}
-
-TEST_F(RunTest, NeverGrantsMoreThanTheBudget) {
-  Script script;
-  PlanRequest request = fake::request(folder_, fake::call("fake.guess", image_, "big", mib(20)), 100 * MiB, 8);
-  EXPECT_EQ(fake::run(request, script).exit_code, 0);
-  EXPECT_LE(script.most_running_bytes, 100 * MiB - 14 * MiB);
-  EXPECT_EQ(script.most_running, 3u) << "100 - 14 for the coordinator; a task of 20 and its worker take 26";
 }
 
 TEST_F(RunTest, OnlyTheBlockThatFailedGetsMore) {
@@ -165,6 +147,32 @@ TEST_F(RunTest, FailStartsNothingMore) {
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_LE(script.submitted.size(), 6u);
   EXPECT_GE(stage_of(result, "guess").tasks_done, 3) << "what was running is kept";
+}
+
+// Forty blocks take 1 MiB of the 8 that are declared, so that the others begin with less: the one that takes 6 gets
+// what was declared, though the policy is to fail.
+TEST_F(RunTest, ALowerFirstSizeIsNoEstimateThatWasTooLow) {
+  const Folder folder;
+  const Array guess = fake::call("fake.guess", folder.source({256, 256}, {32, 32}), "guess", mib(8));
+  for (const bool asks_first : {false, true}) {
+    Script script;
+    std::uint64_t least = ~std::uint64_t{0};
+    script.outcome = [&](const Plan& plan, const TaskOrder& order) {
+      least = std::min(least, order.allowance);
+      if (order.block == 40 && order.allowance < 6 * MiB)
+        return asks_first ? fake::wants_growth(order, 6 * MiB) : fake::exceeded(order, 6 * MiB);
+      TaskEvent event = fake::done(plan, order);
+      event.result.call_peak = (order.block == 40 ? 6 : 1) * MiB;
+      return event;
+    };
+    RunOptions options = with_policy(ExceedAction::fail);
+    options.fresh = true;
+    const RunResult result = fake::run(fake::request(folder, guess), script, options);
+    EXPECT_EQ(result.exit_code, 0) << result.error.value_or(Error(ErrorKind::io, "")).message();
+    EXPECT_LT(least, 2 * MiB);
+    EXPECT_EQ(stage_of(result, "guess").tasks_grown, asks_first);
+    EXPECT_EQ(stage_of(result, "guess").tasks_retried, !asks_first);
+  }
 }
 
 TEST_F(RunTest, AFullMachineIsNotTheBlocksFault) {
@@ -323,6 +331,27 @@ TEST_F(RunTest, AStoreThatFailsStopsTheRun) {
   EXPECT_LE(script.submitted.size(), 8u);
 }
 
+// As where the journal's disk is full: what is told together with it is heard, or its tasks would never end.
+TEST_F(RunTest, AFaultInTakingOneResultLosesNoOther) {
+  class Fault final : public Observer {
+   public:
+    int left = 1;
+    void on_event(const RunEvent& event) override {
+      if (event.what == RunEvent::What::task_done && left-- > 0) throw Error(ErrorKind::io, "no space");
+    }
+  } fault;
+  Script script;
+  script.told = 2;
+  RunOptions options;
+  options.observer = &fault;
+  const RunResult result = fake::run(fake::request(folder_, two_, 1024 * MiB, 4), script, options);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_TRUE(script.running.empty());
+  EXPECT_EQ(script.submitted.size(), script.finished.size());
+  EXPECT_GE(script.submitted.size(), 4u);
+  fake::run(fake::request(folder_, two_, 1024 * MiB, 4), script);
+}
+
 TEST_F(RunTest, ABuiltInBeyondItsProjectionIsOurFault) {
   Script script;
   script.outcome = [](const Plan& plan, const TaskOrder& order) {
@@ -433,6 +462,35 @@ TEST_F(RunTest, AnAnswerForAlwaysSettlesWhatIsOpenAlready) {
     EXPECT_EQ(decider.asked.size(), 2u);
     EXPECT_EQ(decider.withdrawn, std::vector<int>{decider.asked[0].id});
     EXPECT_EQ(held ? stage_of(result, "guess").tasks_grown : stage_of(result, "guess").tasks_retried, 2);
+  }
+}
+
+// Given before a kill, for one block or always; after a run that ended by itself the person may have changed his mind.
+TEST_F(RunTest, AnswersOutliveAKillAndNoMore) {
+  for (const auto& [killed, always, asked] : {std::tuple{true, true, 0}, {true, false, 1}, {false, true, 2}}) {
+    const Folder folder;
+    const Array guess = fake::call("fake.guess", folder.source({128, 128}, {32, 32}), "guess", mib(8));
+    const PlanRequest request = fake::request(folder, guess);
+    std::filesystem::create_directories(request.options.run_dir);
+    {
+      Journal journal(request.options.run_dir, Journal::Mode::create);
+      journal.begin_run();
+      journal.add_answer({"guess", 14, "grow", 60 * MiB, always});
+      if (!killed) journal.end_run("exceeded", 1, 1);
+      journal.commit(true);
+    }
+    fake::Decisions decider;
+    decider.reply = [](const Question&) { return std::optional<Choice>({Choice::What::park, 0, 0, 0, -1, false}); };
+    RunOptions options = with_policy(ExceedAction::ask);
+    options.decider = &decider;
+    Script script;
+    script.outcome = [](const Plan& plan, const TaskOrder& order) {
+      return order.block >= 14 && order.limit < 60 * MiB ? fake::exceeded(order, 9 * MiB) : fake::done(plan, order);
+    };
+    const RunResult result = fake::run(request, script, options);
+    EXPECT_EQ(decider.asked.size(), static_cast<std::size_t>(asked)) << "killed " << killed << ", always " << always;
+    EXPECT_EQ(result.exit_code, asked == 0 ? 0 : 4);
+    EXPECT_EQ(stage_of(result, "guess").parked, asked);
   }
 }
 
@@ -661,84 +719,6 @@ TEST_F(RunTest, OverwritingReplacesAnArray) {
   EXPECT_EQ(fake::run(request, script).exit_code, 0);
   EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({128, 128}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.zarr/c/400/1")) << "nothing of the old one is left";
-}
-
-// --- data-dependent extents
-
-class RaggedTest : public RunTest {
- protected:
-  Array rows_ = fake::call("fake.rows", image_, "rows", {{"rows", std::int64_t{100}}});
-};
-
-TEST_F(RaggedTest, MeasuredExtentsReplaceBounds) {
-  Script script;
-  fake::Watch watch;
-  RunOptions options;
-  options.observer = &watch;
-  const RunResult result = fake::run(fake::request(folder_, rows_), script, options);
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({48, 2})) << "16 blocks of 3 rows";
-  EXPECT_EQ(watch.count(RunEvent::What::facts), 1);
-  EXPECT_EQ(script.replans, 2) << "the executors follow";
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/plan.1.json"));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "run/data/rows.pieces") ||
-              !std::filesystem::exists(folder_ / "run/data/rows.pieces"));
-  Script second;
-  const RunResult again = fake::run(fake::request(folder_, rows_), second);
-  EXPECT_TRUE(again.nothing_to_do);
-  EXPECT_EQ(again.plan.stages[0].numbers.tasks, 16);
-}
-
-TEST_F(RaggedTest, AGuessedBoundGrowsAndFinishedBlocksAreKept) {
-  Script script;
-  script.outcome = [&](const Plan& plan, const TaskOrder& order) {
-    if (stage_name(plan, order) == "rows" && order.block == 9 && order.attempt == 1) {
-      TaskEvent event = fake::exceeded(order, 0, Evidence::own_bound);
-      event.bound_needed = 170;
-      return event;
-    }
-    return fake::done(plan, order, order.block == 9 ? 170 : 3);
-  };
-  const RunResult result = fake::run(fake::request(folder_, rows_), script);
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(stage_of(result, "rows").attempts, 17);
-  EXPECT_EQ(ZarrArray::open(folder_ / "out.zarr").shape(), Shape({15 * 3 + 170, 2}));
-  Script second;
-  EXPECT_TRUE(fake::run(fake::request(folder_, rows_), second).nothing_to_do) << "the grown bound is remembered";
-}
-
-TEST_F(RaggedTest, ABoundIsNotGrownAgainstThePolicy) {
-  Script script;
-  script.outcome = [&](const Plan& plan, const TaskOrder& order) {
-    if (stage_name(plan, order) == "rows" && order.block == 9) {
-      TaskEvent event = fake::exceeded(order, 0, Evidence::own_bound);
-      event.bound_needed = 170;
-      return event;
-    }
-    return fake::done(plan, order);
-  };
-  const RunResult result = fake::run(fake::request(folder_, rows_), script, with_policy(ExceedAction::park));
-  EXPECT_EQ(result.exit_code, 4);
-  EXPECT_EQ(stage_of(result, "rows").tasks_done, 15);
-  EXPECT_EQ(stage_of(result, "rows").attempts, 16);
-}
-
-TEST_F(RaggedTest, OnlyTheDenseChunksThatAChangedPieceReachesAreWrittenAgain) {
-  PlanRequest first_request = fake::request(folder_, rows_);
-  first_request.outputs[0].chunks = Shape{6, 2};  // two pieces of 3 rows each
-  Script first;
-  EXPECT_EQ(fake::run(first_request, first).exit_code, 0);
-  std::ofstream(folder_ / "image.zarr/c/3/3", std::ios::trunc) << "another length";
-  PlanRequest request = fake::request(
-      folder_, fake::call("fake.rows", folder_.source({128, 128}, {32, 32}), "rows", {{"rows", std::int64_t{100}}}));
-  request.outputs[0].chunks = Shape{6, 2};
-  Script second;
-  const RunResult result = fake::run(request, second);
-  EXPECT_EQ(result.exit_code, 0);
-  std::int64_t dense = 0;
-  for (std::size_t s = 0; s < result.stages.size(); ++s)
-    if (result.plan.stages[s].name != "rows") dense += result.stages[s].attempts;
-  EXPECT_EQ(dense, 1);
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ class NeighbourKernel final : public Kernel {
   Shape output_extents(std::size_t k, const Shape& block) const override {
     return k == 0 ? block : Shape{element_count(block)};
   }
+  Shape room(std::size_t k, const Shape& block) const override {
+    return k == 1 && slab_ > 0 ? Shape{slab_} : output_extents(k, block);
+  }
+  void hand_over_in_slabs(std::int64_t of) { slab_ = of; }
   CallMemory memory(Phase, const Shape&) const override { return {}; }
   void run(KernelCall& call) const override {
     const auto in = [&](std::int64_t y, std::int64_t x) {
@@ -44,14 +48,16 @@ class NeighbourKernel final : public Kernel {
         const std::int64_t left = column > 0 ? in(row, column - 1) : 0;
         *reinterpret_cast<std::int64_t*>(call.out[0].data + y * call.out[0].strides[0] + x * call.out[0].strides[1]) =
             in(row, column) + left;
-        if (in(row, column) % 2 != 0)
-          *reinterpret_cast<std::int64_t*>(call.out[1].data + odd++ * call.out[1].strides[0]) = in(row, column);
+        if (in(row, column) % 2 == 0) continue;
+        *reinterpret_cast<std::int64_t*>(call.out[1].data + odd++ * call.out[1].strides[0]) = in(row, column);
+        if (call.store && odd == call.out[1].shape[0]) call.store(1, std::exchange(odd, 0));
       }
     call.produced[1][0] = odd;
   }
 
  private:
   std::vector<bool> safe_;
+  std::int64_t slab_ = 0;
 };
 
 struct Results {
@@ -92,6 +98,28 @@ TEST(Split, PiecesJoinedAreTheUncutResult) {
     const Results cut = run(kernel, shape, pieces);
     EXPECT_EQ(cut, whole) << pieces;
     EXPECT_EQ(cut.calls, pieces == 100 ? 7 : pieces == 4 ? 4 : pieces);
+  }
+}
+
+TEST(Split, SlabsOfPiecesFollowEachOther) {
+  const Shape shape{7, 5};
+  NeighbourKernel kernel(shape, {true, false});
+  const std::vector<std::int64_t> whole = run(kernel, shape, 1).odd;
+  for (const std::int64_t slab : {1, 2, 4, 100}) {
+    kernel.hand_over_in_slabs(slab);
+    std::vector<std::int64_t> input(35), sums(35), room(static_cast<std::size_t>(slab)), odd;
+    std::iota(input.begin(), input.end(), 3);
+    const auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };
+    KernelCall call;
+    call.block = Box::whole(shape);
+    call.in = {make_view(static_cast<const std::byte*>(bytes(input)), kInt64, shape)};
+    call.in_box = {Box::whole(shape)};
+    call.out = {make_view(bytes(sums), kInt64, shape), make_view(bytes(room), kInt64, {slab})};
+    call.produced = {shape, {slab}};
+    call.store = [&](std::size_t, std::int64_t rows) { odd.insert(odd.end(), room.begin(), room.begin() + rows); };
+    run_in_pieces(kernel, call, 3, [&](KernelCall& piece) { kernel.run(piece); });
+    odd.insert(odd.end(), room.begin(), room.begin() + call.produced[1][0]);
+    EXPECT_EQ(odd, whole) << slab;
   }
 }
 

@@ -192,7 +192,7 @@ class PieceTest : public TaskTest {
     Stage stage;
     stage.name = "compact";
     stage.grid = Grid(shape, {chunk, 4});
-    stage.program = passes::move_program(dense.spec, {chunk, 4}, 0, 1, true);
+    stage.program = passes::move_program(dense.spec, {chunk, 4}, 0, 1, passes::Move::gather);
     plan.stages.push_back(stage);
     return plan;
   }

@@ -32,7 +32,7 @@ void plan(const FunctionManifest& function) {
       binding.memory(block);
       const Box box{Shape(block.size(), 1), block};
       for (std::size_t k = 0; k < binding.inputs().size(); ++k) binding.input_box(k, box);
-      for (std::size_t k = 0; k < binding.outputs().size(); ++k) binding.output_extents(k, block);
+      for (std::size_t k = 0; k < binding.outputs().size(); ++k) binding.room(k, block);
     }
   } catch (const Error&) {
   }

@@ -2,10 +2,13 @@
 // alone, so that what is tested is the ABI and not a layer above it.
 #include <cuboid/plugin.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 CUBOID_MANIFEST(R"json({"schema": 1, "name": "behave", "version": "1.2.3", "functions": [
@@ -23,6 +26,13 @@ CUBOID_MANIFEST(R"json({"schema": 1, "name": "behave", "version": "1.2.3", "func
               "modes": ["reflect", "nearest", "constant", "wrap", "clip"], "default": "reflect"},
   "memory": {"call_bytes": {"expr": "8*(y + 2*halo_y)*x + 64", "trust": "bound"},
              "outside_bytes": {"expr": "0", "trust": "exact"}}, "flags": ["pure", "reentrant"]},
+ {"id": "test.alone/1", "doc": "How many of the library's calls were under way.", "signature": "x:f8[n] -> y:f8[n]",
+  "memory": {"call_bytes": {"expr": "0", "trust": "exact"}, "outside_bytes": {"expr": "0", "trust": "exact"}}},
+ {"id": "test.alone_too/1", "doc": "The same.", "signature": "x:f8[n] -> y:f8[n]",
+  "memory": {"call_bytes": {"expr": "0", "trust": "exact"}, "outside_bytes": {"expr": "0", "trust": "exact"}}},
+ {"id": "test.together/1", "doc": "The same; may overlap.", "signature": "x:f8[n] -> y:f8[n]",
+  "memory": {"call_bytes": {"expr": "0", "trust": "exact"}, "outside_bytes": {"expr": "0", "trust": "exact"}},
+  "flags": ["reentrant"]},
  {"id": "test.above/1", "doc": "Values above t.", "signature": "x:f8[n] -> y:f8[<=n]",
   "params": [{"name": "t", "type": "float", "default": 0}],
   "memory": {"call_bytes": {"expr": "0", "trust": "exact"}, "outside_bytes": {"expr": "0", "trust": "exact"}},
@@ -161,6 +171,18 @@ cuboid_status rows(void*, cuboid_call* c) {
     if (const cuboid_status status = c->host->grow(c, 0, shape, &view)) return status;
   fill_rows(view, shape[0]);
   return c->host->trim(c, 0, shape);
+}
+
+std::atomic<int> calls_under_way{0};
+
+cuboid_status under_way(void*, cuboid_call* c) {
+  ++calls_under_way;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  auto* y = static_cast<double*>(c->out[0]->data);
+  for (int64_t i = 0; i < c->out[0]->shape[0]; ++i) y[i] = calls_under_way;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  --calls_under_way;
+  return CUBOID_OK;
 }
 
 cuboid_status emits(void*, cuboid_call* c) {
@@ -316,6 +338,9 @@ constexpr cuboid_fn kFunctions[] = {
     make("test.twice/1", 0, twice, kSafe),
     make("test.twice/2", 0, twice, kSafe),
     make("test.window/1", 1, window, kSafe),
+    make("test.alone/1", 0, under_way),
+    make("test.alone_too/1", 0, under_way),
+    make("test.together/1", 0, under_way, CUBOID_F_REENTRANT),
     make("test.above/1", 1, above, kSafe),
     make("test.rows/1", 1, rows),
     make("test.emits/1", 1, emits),
