@@ -24,7 +24,7 @@ namespace cuboid::inject {
 namespace {
 
 constexpr std::array<std::string_view, kFaults> kNames{"buffer", "host",  "malloc", "store",
-                                                         "tear",   "delay", "worker", "run"};
+                                                       "tear",   "delay", "worker", "run"};
 constexpr auto kDelay = std::chrono::milliseconds(200);
 
 struct Wanted {
