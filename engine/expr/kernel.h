@@ -111,10 +111,9 @@ struct Expansion {
 // several into one, until one is left: in a stream, so that no run need fit memory.
 struct RunsForm {
   std::vector<std::size_t> columns;  // outputs; rows are ordered by the first
-  // An output that the runs do not yield: for each element of input 0 the row of the merged run that is its equal. It is
-  // found by the function "searchsorted" from `lookup` (columns, in the order of its arguments around input 0).
+  // An output (int64, of the block's extents): for each element of input 0 the row of its block's run that is its equal.
+  // Of the whole result it is the row of the merged run, which is found by going back through the merges.
   std::optional<std::size_t> ranks;
-  std::vector<std::size_t> lookup = {};
 };
 // One turn of a merge: rows at hand of the runs, in block order, and room for results. Columns are contiguous.
 struct MergeTurn {
@@ -127,6 +126,19 @@ struct MergeTurn {
   std::vector<std::byte*> out;  // per column
   std::int64_t room = 0;        // rows
   std::int64_t produced = 0;
+  // Where set: for each row taken, in turn, the index of its run in `runs`, and kNewRow where it began a row of the
+  // result and is not merely equal to the one before. There is room for `note_room` of them, at least one for each run.
+  std::uint8_t* notes = nullptr;
+  std::int64_t note_room = 0;
+  std::int64_t noted = 0;
+  static constexpr std::uint8_t kNewRow = 0x80;  // so at most 128 runs
+
+  bool has_room() const {
+    return produced < room && (!notes || noted + static_cast<std::int64_t>(runs.size()) <= note_room);
+  }
+  void note(std::size_t run, bool new_row) {
+    if (notes) notes[noted++] = static_cast<std::uint8_t>(run | (new_row ? kNewRow : 0));
+  }
 };
 
 // map: in -> out. A reduction goes through init: -> out (states); accumulate: in[0] into out (states); merge: in

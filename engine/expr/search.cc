@@ -1,7 +1,6 @@
 // searchsorted: the place of each element among sorted ones. It is how many of those come before it: a sum over the
 // sorted array's blocks, so that the array need not fit memory.
 #include <algorithm>
-#include <optional>
 
 #include "engine/expr/builtin.h"
 #include "engine/expr/cast.h"
@@ -15,9 +14,6 @@ namespace {
 // A block of x2, whose places are wanted, and of x1, where they are looked for.
 struct Search {
   ConstView wanted, sorted;
-  std::optional<ConstView> first = {};  // of each element of `sorted` its place in x2, by which NaNs are told apart
-  const Box* box = nullptr;             // of `wanted` in x2
-  Shape whole;                          // of x2
   bool right = false;
 };
 
@@ -43,35 +39,12 @@ std::int64_t first_index(std::int64_t low, std::int64_t high, Holds holds) {
 }
 
 template <class T>
-std::int64_t first_behind(const ConstView& sorted, std::int64_t from, T wanted) {
-  return first_index(from, sorted.shape[0],
-                     [&](std::int64_t k) { return sorts_before(wanted, element<T>(sorted, k)); });
+std::int64_t first_behind(const ConstView& sorted, T wanted) {
+  return first_index(0, sorted.shape[0], [&](std::int64_t k) { return sorts_before(wanted, element<T>(sorted, k)); });
 }
 template <class T>
 std::int64_t first_equal(const ConstView& sorted, T wanted) {
   return first_index(0, sorted.shape[0], [&](std::int64_t k) { return !sorts_before(element<T>(sorted, k), wanted); });
-}
-
-// The index in the C order of the whole.
-std::int64_t flat_index(const Search& search, const Shape& index) {
-  std::int64_t flat = 0;
-  for (std::size_t axis = 0; axis < index.size(); ++axis)
-    flat = flat * search.whole[axis] + search.box->origin[axis] + index[axis];
-  return flat;
-}
-
-// Among NaNs, which stand in the order of their places in x2, from `place` on.
-template <class T>
-std::int64_t place_of_nan(const Search& search, std::int64_t place, T wanted, std::int64_t own) {
-  return first_index(place, first_behind(search.sorted, place, wanted),
-                     [&](std::int64_t k) { return element<std::int64_t>(*search.first, k) >= own; });
-}
-
-// The index of the `k`th element in C order.
-Shape index_of(std::int64_t k, const Shape& extents) {
-  Shape index(extents.size());
-  for (std::size_t axis = extents.size(); axis-- > 0; k /= extents[axis]) index[axis] = k % extents[axis];
-  return index;
 }
 
 // Nearly all elements lie beyond a block of many: comparing with its ends first takes 1 ns for each instead of the 100
@@ -92,20 +65,15 @@ void search_loop(const Search& search, const View& places) {
     auto* sum = reinterpret_cast<std::int64_t*>(writer.begin(count));
     std::int64_t found = 0;
     for (std::int64_t k = 0; k < count; ++k) {
-      const bool told_apart = search.first && is_nan(strip[k]);
-      const bool behind = !told_apart && (search.right ? !sorts_before(strip[k], most) : sorts_before(most, strip[k]));
-      const bool ahead = !told_apart && (search.right ? sorts_before(strip[k], least) : !sorts_before(least, strip[k]));
+      const bool behind = search.right ? !sorts_before(strip[k], most) : sorts_before(most, strip[k]);
+      const bool ahead = search.right ? sorts_before(strip[k], least) : !sorts_before(least, strip[k]);
       sum[k] = old[k] + (behind ? length : 0);
       within[found] = k;
       found += !behind && !ahead;
     }
     for (std::int64_t n = 0; n < found; ++n) {
       const T wanted = strip[within[n]];
-      std::int64_t place = search.right ? first_behind(search.sorted, 0, wanted) : first_equal(search.sorted, wanted);
-      if (search.first && is_nan(wanted))
-        place =
-            place_of_nan(search, place, wanted, flat_index(search, index_of(done + within[n], search.wanted.shape)));
-      sum[within[n]] += place;
+      sum[within[n]] += search.right ? first_behind(search.sorted, wanted) : first_equal(search.sorted, wanted);
     }
     writer.commit(count);
     done += count;
@@ -188,7 +156,7 @@ class SearchKernel final : public Kernel {
  private:
   void accumulate(KernelCall& call) const {
     Buffer converted;
-    Search search{call.in[1], call.in[0], {}, &call.in_box[1], wanted_.max_shape(), right_};
+    Search search{call.in[1], call.in[0], right_};
     const Shape& extents = call.in[0].shape;
     if (element_count(extents) == 0 || element_count(call.in[1].shape) == 0) return;
     if (search.sorted.dtype != type_) {
@@ -197,7 +165,6 @@ class SearchKernel final : public Kernel {
       cast_elements(search.sorted, view);
       search.sorted = view;
     }
-    if (call.in.size() > 2) search.first = call.in[2];
     View places = call.out[0];
     places.shape.pop_back();
     places.strides.pop_back();
@@ -228,16 +195,13 @@ class SearchKernel final : public Kernel {
   ReductionForm form_;
 };
 
-// A third array, which unique_inverse and unique_all add, says where in x2 each element of x1 is first.
 std::shared_ptr<const Kernel> make_searchsorted(KernelSpec spec) {
-  expect_args(spec, 2, 3);
+  expect_args(spec, 2, 2);
   const ArraySpec &sorted = array_arg(spec, 0), &wanted = array_arg(spec, 1);
   const ParamReader params(spec, {"side"});
   if (sorted.rank() != 1) params.fail("x1 must have one axis, it has " + std::to_string(sorted.rank()));
   const std::string side = params.given("side") ? params.text("side") : "left";
   if (side != "left" && side != "right") params.fail("side", "\"left\" or \"right\"");
-  if (spec.args.size() == 3 && (array_arg(spec, 2).dtype != kInt64 || array_arg(spec, 2).rank() != 1))
-    params.fail("expected two arrays");
   if (wanted.rank() + 1 > kMaxRank) params.fail("x2 has too many axes");
   promote(sorted.dtype, wanted.dtype);
   return std::make_shared<SearchKernel>(std::move(spec), side == "right");

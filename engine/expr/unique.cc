@@ -1,8 +1,9 @@
 // unique_values, unique_counts, unique_inverse, unique_all: each block yields a run, its distinct elements in ascending
 // order; runs are merged until one is left. Every NaN is distinct, -0.0 equals 0.0 (array API 2024.12); of equal
-// elements the first one is kept. The ranks of unique_inverse are searched for in the result (search.cc).
+// elements the first one is kept. Beside its run a block yields the rank of each of its elements in it.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "engine/expr/builtin.h"
 #include "engine/expr/cast.h"
@@ -12,13 +13,6 @@
 
 namespace cuboid {
 namespace {
-
-// An element, where it stands in the whole array in C order, and how often it is there.
-template <class T>
-struct Row {
-  T key;
-  std::int64_t first;
-};
 
 template <class T>
 bool equal_keys(T a, T b) {
@@ -55,11 +49,18 @@ struct Columns {
   bool all = false;  // equal elements are kept: sorted, no more
 };
 
+// Where a block's run goes; null: not wanted.
+struct RunTarget {
+  std::byte* keys = nullptr;
+  std::int64_t *first = nullptr, *counts = nullptr;
+  std::int64_t* ranks = nullptr;  // by element, in C order
+};
+
 // The sorts and merges of one element type.
 struct UniqueLoops {
-  std::size_t key_scratch = 0, row_scratch = 0;  // bytes per element, where keys alone are sorted and else
-  void (*sort)(const KernelCall& call, std::byte* scratch, const std::vector<std::byte*>& out, const Shape& whole,
-               Columns columns, std::int64_t& rows) = nullptr;
+  std::size_t (*scratch)(std::int64_t elements) = nullptr;  // bytes
+  std::int64_t (*sort)(const KernelCall& call, std::byte* scratch, const RunTarget& out, const Shape& whole,
+                       bool all) = nullptr;  // returns the rows
   void (*merge)(MergeTurn& turn, Columns columns) = nullptr;
 };
 
@@ -71,74 +72,111 @@ T element(const std::byte* at) {
   return value;
 }
 
-// The elements of a block alone: sorted where they are copied to.
-template <class T>
-std::int64_t sort_keys(const KernelCall& call, T* keys, std::byte* out, bool all) {
-  const std::int64_t n = element_count(call.in[0].shape);
+// Calls `each` with every element of a block in C order.
+template <class T, class Each>
+void for_each_element(const ConstView& block, Each each) {
+  const std::int64_t n = element_count(block.shape);
   StripReader reader;
-  reader.reset(call.in[0], kDTypeOf<T>);
+  reader.reset(block, kDTypeOf<T>);
   for (std::int64_t done = 0; done < n;) {
     const std::int64_t count = std::min(kStrip, n - done);
     const std::byte* strip = reader.next(count);
-    for (std::int64_t k = 0; k < count; ++k) keys[done + k] = element<T>(strip + k * sizeof(T));
+    for (std::int64_t k = 0; k < count; ++k) each(element<T>(strip + k * sizeof(T)));
     done += count;
   }
-  // Of equal elements that differ there are 0.0 and -0.0 alone: the first one is kept.
-  T zero{};
-  if constexpr (Float<T>)
-    if (const T* first = std::find(keys, keys + n, T{}); first != keys + n) zero = *first;
-  std::sort(keys, keys + n, [](const T& a, const T& b) { return sorts_before(a, b); });
-  T* end = keys + n;
-  if (!all) end = std::unique(keys, end, [](const T& a, const T& b) { return equal_keys(a, b); });
-  if constexpr (Float<T>)
-    if (T* kept = std::find(keys, end, T{}); !all && kept != end) *kept = zero;
-  std::memcpy(out, keys, static_cast<std::size_t>(end - keys) * sizeof(T));
-  return end - keys;
+}
+
+// The index of the one among `n` >= 1 distinct keys in ascending order that equals `wanted`. Without branches, which
+// could not be foreseen.
+template <class T>
+std::int64_t rank_of(const T* keys, std::int64_t n, T wanted) {
+  const T* base = keys;
+  while (n > 1) {
+    const std::int64_t half = n / 2;
+    base += sorts_before(base[half - 1], wanted) ? half : 0;
+    n -= half;
+  }
+  return base - keys;
+}
+
+// NaNs are a key each: of those that sort alike, each one met takes the next key.
+template <class T>
+class NanRanks {
+ public:
+  // `keys`: NaNs in ascending order, `n` of them; `taken`: zeroed bits, one for each (of complex numbers alone).
+  NanRanks(const T* keys, std::int64_t n, std::byte* taken) : keys_(keys), end_(keys + n), taken_(taken) {}
+
+  std::int64_t next(T nan) {
+    if constexpr (!Complex<T>) return met_++;
+    const auto [low, high] = std::equal_range(keys_, end_, nan, [](T a, T b) { return sorts_before(a, b); });
+    // Those that are taken come first.
+    const T* free = std::partition_point(low, high, [&](const T& key) { return is_taken(&key - keys_); });
+    const std::int64_t rank = free - keys_;
+    taken_[rank / 8] |= bit(rank);
+    return rank;
+  }
+
+ private:
+  static std::byte bit(std::int64_t rank) { return std::byte{1} << (rank % 8); }
+  bool is_taken(std::int64_t rank) const { return (taken_[rank / 8] & bit(rank)) != std::byte{0}; }
+
+  const T *keys_, *end_;
+  std::byte* taken_;
+  std::int64_t met_ = 0;
+};
+
+// Bytes of scratch for a block of n elements: a copy of it, and of complex numbers a bit for each.
+template <class T>
+std::size_t sort_scratch(std::int64_t n) {
+  return static_cast<std::size_t>(n) * sizeof(T) + (Complex<T> ? static_cast<std::size_t>(n / 8 + 1) : 0);
+}
+
+// Ranks, and where each key is first: every element is looked up among the keys.
+template <class T>
+void look_up(const KernelCall& call, T* keys, std::int64_t rows, std::byte* bits, const RunTarget& out,
+             const Shape& whole) {
+  const std::int64_t numbers = std::partition_point(keys, keys + rows, [](T key) { return !is_nan(key); }) - keys;
+  if (Complex<T>) std::memset(bits, 0, static_cast<std::size_t>(rows / 8 + 1));
+  NanRanks<T> nans(keys + numbers, rows - numbers, bits);
+  FlatIndex index(call.block, whole);
+  std::int64_t* ranks = out.ranks;
+  if (out.first) std::fill_n(out.first, rows, -1);
+  for_each_element<T>(call.in[0], [&](T value) {
+    const std::int64_t rank = is_nan(value) ? numbers + nans.next(value) : rank_of(keys, numbers, value);
+    const std::int64_t place = index.next();
+    if (ranks) *ranks++ = rank;
+    if (out.first && out.first[rank] < 0) out.first[rank] = place, keys[rank] = value;  // complex zeros differ
+  });
 }
 
 template <class T>
-std::int64_t sort_rows(const KernelCall& call, Row<T>* rows, const std::vector<std::byte*>& out, const Shape& whole,
-                       Columns columns) {
-  const std::int64_t n = element_count(call.in[0].shape);
-  FlatIndex index(call.block, whole);
-  StripReader reader;
-  reader.reset(call.in[0], kDTypeOf<T>);
-  for (std::int64_t done = 0; done < n;) {
-    const std::int64_t count = std::min(kStrip, n - done);
-    const std::byte* strip = reader.next(count);
-    for (std::int64_t k = 0; k < count; ++k) rows[done + k] = {element<T>(strip + k * sizeof(T)), index.next()};
-    done += count;
-  }
-  std::sort(rows, rows + n, [](const Row<T>& a, const Row<T>& b) {
-    if (sorts_before(a.key, b.key)) return true;
-    return !sorts_before(b.key, a.key) && a.first < b.first;
+std::int64_t sort_block(const KernelCall& call, std::byte* scratch, const RunTarget& out, const Shape& whole,
+                        bool all) {
+  T* keys = reinterpret_cast<T*>(scratch);
+  T* end = keys;
+  std::optional<T> zero;  // the first one
+  for_each_element<T>(call.in[0], [&](T value) {
+    if constexpr (Float<T>)
+      if (value == 0 && !zero) zero = value;
+    *end++ = value;
   });
-  T* keys = reinterpret_cast<T*>(out[0]);
-  std::int64_t* first = columns.first ? reinterpret_cast<std::int64_t*>(out[1]) : nullptr;
-  std::int64_t* counts = columns.counts ? reinterpret_cast<std::int64_t*>(out[columns.first ? 2 : 1]) : nullptr;
-  std::int64_t distinct = 0;
-  for (std::int64_t k = 0; k < n; ++k) {
-    if (k > 0 && !columns.all && equal_keys(rows[k - 1].key, rows[k].key)) {
-      if (counts) ++counts[distinct - 1];
+  std::byte* bits = reinterpret_cast<std::byte*>(end);
+  std::sort(keys, end, [](const T& a, const T& b) { return sorts_before(a, b); });
+  std::int64_t rows = 0;
+  for (const T* key = keys; key != end; ++key) {
+    if (!all && rows > 0 && equal_keys(keys[rows - 1], *key)) {
+      if (out.counts) ++out.counts[rows - 1];
       continue;
     }
-    keys[distinct] = rows[k].key;
-    if (first) first[distinct] = rows[k].first;
-    if (counts) counts[distinct] = 1;
-    ++distinct;
+    keys[rows] = *key;
+    if (out.counts) out.counts[rows] = 1;
+    ++rows;
   }
-  return distinct;
-}
-
-template <class T>
-void sort_block(const KernelCall& call, std::byte* scratch, const std::vector<std::byte*>& out, const Shape& whole,
-                Columns columns, std::int64_t& rows) {
-  if constexpr (!Complex<T>)
-    if (!columns.first && !columns.counts) {
-      rows = sort_keys(call, reinterpret_cast<T*>(scratch), out[0], columns.all);
-      return;
-    }
-  rows = sort_rows(call, reinterpret_cast<Row<T>*>(scratch), out, whole, columns);
+  if constexpr (Float<T>)
+    if (zero && !all) *std::find(keys, keys + rows, *zero) = *zero;
+  if (out.first || out.ranks) look_up(call, keys, rows, bits, out, whole);
+  std::memcpy(out.keys, keys, static_cast<std::size_t>(rows) * sizeof(T));
+  return rows;
 }
 
 // The runs' heads in a binary heap, the least on top: by key, then by first place where it is known, then by run.
@@ -212,14 +250,16 @@ void merge_runs(MergeTurn& turn, Columns columns) {
     const MergeTurn::Run& run = turn.runs[heads.top().run];
     return reinterpret_cast<const std::int64_t*>(run.columns[at])[run.taken];
   };
-  for (bool more = true; more && !heads.empty() && turn.produced < turn.room; ++turn.produced) {
+  for (bool more = true; more && !heads.empty() && turn.has_room(); ++turn.produced) {
     const T key = heads.top().key;
     keys[turn.produced] = key;
     if (first) first[turn.produced] = heads.top().first;
     std::int64_t count = counts ? count_of_top() : 0;
+    turn.note(heads.top().run, true);
     more = heads.take();
     while (!columns.all && !heads.empty() && equal_keys(heads.top().key, key)) {
       if (counts) count += count_of_top();
+      turn.note(heads.top().run, false);
       more &= heads.take();
     }
     if (counts) counts[turn.produced] = count;
@@ -228,7 +268,7 @@ void merge_runs(MergeTurn& turn, Columns columns) {
 
 const std::array<UniqueLoops, kDTypeCount> kUniqueLoops =
     table_over_types<UniqueLoops>([]<class T>(std::type_identity<T>) -> UniqueLoops {
-      return {Complex<T> ? sizeof(Row<T>) : sizeof(T), sizeof(Row<T>), &sort_block<T>, &merge_runs<T>};
+      return {&sort_scratch<T>, &sort_block<T>, &merge_runs<T>};
     });
 
 // How many values a type has, where that matters.
@@ -264,13 +304,9 @@ class UniqueKernel final : public Kernel {
       column.extents = {rows};
       outputs_.push_back({name, std::move(column), 0});
     }
-    form_.lookup = {form_.columns[0]};
-    // Only NaNs need to be told apart by where they stand.
-    const bool has_nan = input_.dtype.kind == Kind::floating || input_.dtype.kind == Kind::complex_float;
-    if (columns_.first && has_nan) form_.lookup.push_back(form_.columns[1]);
   }
 
-  std::string identity() const override { return spec_.function + "#1"; }
+  std::string identity() const override { return spec_.function + "#2"; }
   Shape domain() const override { return input_.max_shape(); }
   Shape preferred_block(const std::vector<Shape>& input_chunks) const override {
     return grow_block(input_chunks.at(0), domain(), kRunElements);
@@ -278,26 +314,29 @@ class UniqueKernel final : public Kernel {
   Box input_box(std::size_t, const Box& block) const override { return block; }
   Shape input_extents(std::size_t, const Shape& block) const override { return block; }
   bool input_is_block(std::size_t) const override { return true; }
-  Box output_box(std::size_t, const Box& block) const override { return Box::whole(Shape(block.shape.size(), 0)); }
   Shape output_extents(std::size_t k, const Shape& block) const override {
-    if (k == form_.ranks) return Shape(block.size(), 0);
+    if (k == form_.ranks) return block;
     return {std::min(element_count(block), most_distinct())};
   }
   const RunsForm* runs() const override { return &form_; }
 
   CallMemory memory(Phase, const Shape& block) const override {
     CallMemory memory;
-    memory.sure = class_bytes(static_cast<std::size_t>(element_count(block)) * scratch_per_element());
+    memory.sure = class_bytes(loops().scratch(element_count(block)));
     return memory;
   }
 
   void run(KernelCall& call) const override {
-    const auto elements = static_cast<std::size_t>(element_count(call.in[0].shape));
-    Buffer scratch = call.memory->acquire(elements * scratch_per_element());
-    std::vector<std::byte*> out;
-    for (std::size_t k : form_.columns) out.push_back(call.out[k].data);
-    std::int64_t rows = 0;
-    if (elements > 0) loops().sort(call, scratch.data(), out, domain(), columns_, rows);
+    const std::int64_t elements = element_count(call.in[0].shape);
+    const Buffer scratch = call.memory->acquire(loops().scratch(elements));
+    RunTarget out;
+    out.keys = call.out[form_.columns[0]].data;
+    std::size_t column = 1;
+    const auto next = [&] { return reinterpret_cast<std::int64_t*>(call.out[form_.columns[column++]].data); };
+    if (columns_.first) out.first = next();
+    if (columns_.counts) out.counts = next();
+    if (form_.ranks) out.ranks = reinterpret_cast<std::int64_t*>(call.out[*form_.ranks].data);
+    const std::int64_t rows = elements > 0 ? loops().sort(call, scratch.data(), out, domain(), columns_.all) : 0;
     for (std::size_t k : form_.columns) call.produced[k][0] = rows;
   }
 
@@ -309,9 +348,6 @@ class UniqueKernel final : public Kernel {
 
   std::int64_t most_distinct() const { return columns_.all ? INT64_MAX : values_of(input_.dtype); }
   const UniqueLoops& loops() const { return kUniqueLoops[dtype_index(input_.dtype)]; }
-  std::size_t scratch_per_element() const {
-    return form_.columns.size() > 1 ? loops().row_scratch : loops().key_scratch;
-  }
 
   ArraySpec input_;
   RunsForm form_;
@@ -324,8 +360,7 @@ BuiltinFunction entry(const char* name, const char* text, const std::vector<std:
                   "builtin",
                   std::string(name) + "(x)",
                   std::string(text) + " In ascending order, NaN last; every NaN is distinct, -0.0 equals 0.0.",
-                  outputs.size() > 1 ? "a row of element and index for each element of the block, to sort"
-                                     : "a copy of the block, to sort",
+                  "a copy of the block, to sort",
                   {}};
   function.make = [outputs](KernelSpec spec) {
     expect_args(spec, 1, 1);
@@ -346,10 +381,8 @@ std::vector<BuiltinFunction> unique_builtins() {
   return {
       entry("unique_values", "The distinct elements.", {"values"}),
       entry("unique_counts", "The distinct elements, and how often each is there.", {"values", "counts"}),
-      entry("unique_inverse",
-            "The distinct elements, and for each element of x its place among them; also where in x, in C order, each "
-            "is first (indices).",
-            {"values", "inverse_indices", "indices"}),
+      entry("unique_inverse", "The distinct elements, and for each element of x its place among them.",
+            {"values", "inverse_indices"}),
       entry("unique_all",
             "The distinct elements, where in x, in C order, each is first, for each element of x its place among them, "
             "and how often each is there.",

@@ -145,10 +145,8 @@ void choose_blocks(Draft& draft) {
         continue;
       }
       const OutputSpec& output = step.kernel->outputs()[k];
-      const bool ranks = step.kernel->runs() && step.kernel->runs()->ranks == k;
-      const Shape extents = ranks ? step.block : step.kernel->output_extents(k, step.block);
       step.specs.push_back(output.spec);
-      step.chunks.push_back(clipped(extents, output.spec.max_shape()));
+      step.chunks.push_back(clipped(step.kernel->output_extents(k, step.block), output.spec.max_shape()));
     }
   }
 }

@@ -25,6 +25,7 @@ std::string held_name(const Plan& plan, const TaskProgram& program, const Held& 
   }
   switch (step.what) {
     case Step::What::merge:
+    case Step::What::split:
       return "a part of each of the runs";
     case Step::What::write:
     case Step::What::write_piece:

@@ -46,7 +46,6 @@ void fuse(Draft& draft, const std::set<std::string>& apart) {
   };
   for (const PlannedStep& consumer : draft.steps) {
     if (!consumer.kernel || !consumer.needed || consumer.kernel->identity_map()) continue;
-    if (consumer.kernel->runs() && consumer.kernel->runs()->ranks) continue;  // takes its input twice
     for (std::size_t k = 0; k < consumer.inputs.size(); ++k) {
       const Value& value = consumer.inputs[k];
       const PlannedStep& producer = draft.steps[value.step];

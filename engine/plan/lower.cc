@@ -262,90 +262,118 @@ class Lowering {
     add_stage(std::move(stage));
   }
 
-  // Blocks yield sorted runs; levels of merges, until one is left; then dense chunks, and the ranks looked up in them.
+  // One level of merges, as its way back needs to know it.
+  struct MergeLevel {
+    std::string number;  // in names
+    Grid groups;         // of the runs that it merged
+    int notes = -1;      // array: whose each row was
+  };
+
+  // Blocks yield sorted runs; levels of merges, until one is left; then dense chunks. Where ranks are wanted, the merges
+  // are gone back: from the rows of the last run to those of the blocks' runs, and by them to the elements.
   void sorted(int k) {
     const std::shared_ptr<const Kernel> kernel = step(k).kernel;
     const RunsForm& form = *kernel->runs();
     const Grid blocks(kernel->domain(), step(k).block);
     std::int64_t runs = blocks.size();
+    const bool ranks = form.ranks && wanted({k, *form.ranks});
     Stage stage = new_stage(k, step(k).name, blocks);
     ProgramRequest request{
         .root = k, .block = step(k).block, .targets = std::vector<int>(kernel->outputs().size(), -1)};
     std::vector<int> columns = add_columns(k, runs > 1 ? ".runs" : ".pieces");
     for (std::size_t c = 0; c < columns.size(); ++c) request.targets[form.columns[c]] = columns[c];
     stage.outputs = columns;
+    if (ranks) {
+      const Value value{k, *form.ranks};
+      const ArraySpec& spec = step(k).specs[value.output];
+      const Shape& chunks = step(k).chunks[value.output];
+      const int places = runs > 1 ? add_intermediate(step(k).value_name(value.output) + ".places", spec, chunks)
+                                  : store(value, spec, chunks);
+      request.targets[value.output] = places;
+      stage.outputs.push_back(places);
+    }
     stage.program = build_program(draft_, request);
     describe(stage, k);
     add_stage(std::move(stage));
-    for (int level = 1; runs > 1; ++level) {
-      const Grid groups({runs}, {std::min(kMergedRuns, runs)});
-      const std::string number = level > 1 ? std::to_string(level) : "";
+    std::vector<MergeLevel> levels;
+    while (runs > 1) {
+      MergeLevel level{levels.empty() ? "" : std::to_string(levels.size() + 1),
+                       Grid({runs}, {std::min(kMergedRuns, runs)})};
+      runs = level.groups.size();
       Stage merge;
-      merge.name = step(k).name + ".merge" + number;
+      merge.name = step(k).name + ".merge" + level.number;
       merge.function = "merge";
       merge.steps = {step(k).owner()};
-      merge.grid = groups;
+      merge.grid = level.groups;
       merge.inputs = columns;
-      columns = add_columns(k, groups.size() > 1 ? ".merged" + number : ".pieces");
+      columns = add_columns(k, runs > 1 ? ".merged" + level.number : ".pieces");
       merge.outputs = columns;
-      merge.program = merge_program(kernel, merge.inputs, columns);
+      if (ranks) {
+        level.notes = add_trace(k, *form.ranks, ".notes" + level.number, kUint8);
+        merge.outputs.push_back(level.notes);
+      }
+      merge.program = merge_program(kernel, merge.inputs, columns, level.notes);
       add_stage(std::move(merge));
-      runs = groups.size();
+      levels.push_back(std::move(level));
     }
-    const bool ranks = form.ranks && wanted({k, *form.ranks});
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      const std::size_t output = form.columns[c];
-      const bool looked_up = ranks && std::count(form.lookup.begin(), form.lookup.end(), output) > 0;
-      if (!wanted({k, output}) && !looked_up) continue;
-      compact(k, output, columns[c]);
-      copy_to_other_outputs({k, output});
+      if (!wanted({k, form.columns[c]})) continue;
+      compact(k, form.columns[c], columns[c]);
+      copy_to_other_outputs({k, form.columns[c]});
     }
-    if (ranks) rank(k, *form.ranks);
+    if (!ranks) return;
+    if (!levels.empty()) go_back(k, *form.ranks, request.targets[*form.ranks], levels);
+    copy_to_other_outputs({k, *form.ranks});
   }
 
-  // A ragged array for each column of a step's runs, stored in objects of a bounded number of rows.
+  void go_back(int k, std::size_t output, int places, const std::vector<MergeLevel>& levels) {
+    int ranks = -1;
+    for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+      Stage split;
+      split.name = step(k).name + ".split" + level->number;
+      split.function = "split";
+      split.steps = {step(k).owner()};
+      split.grid = level->groups;
+      split.inputs = {level->notes};
+      if (ranks >= 0) split.inputs.push_back(ranks);
+      const int to = add_trace(k, output, ".ranks" + level->number, kInt64);
+      split.program = split_program(step(k).kernel, level->notes, ranks, to);
+      split.outputs = {to};
+      add_stage(std::move(split));
+      ranks = to;
+    }
+    const ArraySpec& spec = step(k).specs[output];
+    Stage stage;
+    stage.name = step(k).value_name(output);
+    stage.function = "take";
+    stage.steps = {step(k).owner()};
+    stage.grid = Grid(step(k).kernel->domain(), step(k).block);
+    const int to = store({k, output}, spec, step(k).chunks[output]);
+    stage.program = look_up_program(spec, within(step(k).block, spec.max_shape()), places, ranks, to);
+    stage.inputs = {places, ranks};
+    stage.outputs = {to};
+    add_stage(std::move(stage));
+  }
+
+  // A ragged array for each column of a step's runs.
   std::vector<int> add_columns(int k, const std::string& suffix) {
     std::vector<int> columns;
-    for (std::size_t output : step(k).kernel->runs()->columns) {
-      const std::string name = step(k).value_name(output) + suffix;
-      const std::int64_t rows = std::clamp<std::int64_t>(step(k).specs[output].extents[0].value, 1, kRunRows);
-      columns.push_back(add_array({name,
-                                   PlanArray::Role::pieces,
-                                   step(k).specs[output],
-                                   {rows},
-                                   -1,
-                                   {},
-                                   plan_.options.run_dir + "/data/" + name,
-                                   0,
-                                   false}));
-    }
+    for (std::size_t output : step(k).kernel->runs()->columns)
+      columns.push_back(add_runs(step(k).value_name(output) + suffix, step(k).specs[output]));
     return columns;
   }
-
-  // Where in the merged run each element of the input stands. A task for each block, which streams all of the run: partial
-  // results would be as large as the input, for every group of them.
-  void rank(int k, std::size_t output) {
-    const std::vector<std::size_t> lookup = step(k).kernel->runs()->lookup;
-    PlannedStep search;
-    search.node = step(k).node;
-    search.name = step(k).value_name(output);
-    search.part_of = step(k).owner();
-    search.needed = true;
-    search.inputs = {{k, lookup[0]}, step(k).inputs[0]};
-    if (lookup.size() > 1) search.inputs.push_back({k, lookup[1]});
-    KernelSpec spec;
-    spec.function = "searchsorted";
-    for (const Value& input : search.inputs) spec.args.push_back(step(input.step).specs[input.output]);
-    search.kernel = resolve_kernel(draft_.resolvers, spec);
-    search.block = step(k).block;
-    search.block.push_back(step(k).chunks[lookup[0]][0]);
-    search.specs = {step(k).specs[output]};
-    search.chunks = {step(k).chunks[output]};
-    const Value own{k, output}, made{static_cast<int>(draft_.steps.size()), 0};
-    if (const auto asked = requests_.find(own); asked != requests_.end()) requests_[made] = asked->second;
-    draft_.steps.push_back(std::move(search));
-    reduced(made.step, true);
-    draft_.arrays[own] = draft_.arrays.at(made);
+  // One that says something of each row of all runs of a level: of as many as there are elements, at most.
+  int add_trace(int k, std::size_t output, const std::string& suffix, DType dtype) {
+    ArraySpec spec;
+    spec.dtype = dtype;
+    spec.extents = {{std::max<std::int64_t>(element_count(step(k).specs[output].max_shape()), 1), Trust::bound}};
+    return add_runs(step(k).value_name(output) + suffix, spec);
+  }
+  // Stored in objects of a bounded number of rows.
+  int add_runs(const std::string& name, const ArraySpec& spec) {
+    const std::int64_t rows = std::clamp<std::int64_t>(spec.extents[0].value, 1, kRunRows);
+    return add_array(
+        {name, PlanArray::Role::pieces, spec, {rows}, -1, {}, plan_.options.run_dir + "/data/" + name, 0, false});
   }
 
   static Shape within(Shape block, const Shape& extents) {

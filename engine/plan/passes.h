@@ -95,7 +95,8 @@ class PlanIo final : public IoMemory {
   std::uint64_t gather(int array, const BufferDecl& buffer) const override;
   std::uint64_t write(int array, const BufferDecl& buffer) const override;
   std::uint64_t write_piece(int array, const BufferDecl& buffer) const override;
-  std::uint64_t merge(const Step& step, std::int64_t runs) const override;
+  std::uint64_t runs(const Step& step, std::int64_t runs) const override;
+  std::uint64_t look_up(int array, const BufferDecl& buffer) const override;
 
  private:
   bool begins_at_borders(const BufferDecl& buffer, const Shape& shape, const Shape& chunks) const;
@@ -133,8 +134,12 @@ enum class Move : std::uint8_t {
   as_stored,  // decoded to be checked, then stored as it was
 };
 TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, int to, Move how);
-// Runs of ragged arrays, a column each, become one.
-TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to);
+// Runs of ragged arrays, a column each, become one; `notes`: the array that says of each row whose it was, or -1.
+TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to, int notes);
+// The way back: the ranks of the rows of the merged run (-1: their own numbers) become those of the runs' rows.
+TaskProgram split_program(std::shared_ptr<const Kernel> kernel, int notes, int from, int to);
+// Elements that name rows of their block's run become the ranks of those.
+TaskProgram look_up_program(const ArraySpec& spec, const Shape& block, int places, int ranks, int to);
 
 // Runs that one task merges: with one stored object of each in memory, little is held; and 32^3 blocks need three
 // levels.

@@ -41,6 +41,17 @@ int Plan::stage_index(const std::string& name) const {
   return found == stages.end() ? -1 : static_cast<int>(found - stages.begin());
 }
 
+namespace {
+
+// The ragged arrays of which a step reads the run of its task's own block.
+std::vector<int> read_by_block(const Step& step) {
+  std::vector<int> arrays{step.array};
+  arrays.insert(arrays.end(), step.in.begin(), step.in.end());
+  return arrays;
+}
+
+}  // namespace
+
 std::vector<TaskBox> task_reads(const Plan&, const Stage& stage, std::int64_t block) {
   // Inside a loop the inner boxes tile the task's block, so the whole block's box is their union.
   const std::vector<Box> boxes = op_boxes(stage.program, stage.grid.box(block));
@@ -52,6 +63,8 @@ std::vector<TaskBox> task_reads(const Plan&, const Stage& stage, std::int64_t bl
       reads.push_back({step.array, boxes[0]});
     else if (step.what == Step::What::merge)
       for (int array : step.in) reads.push_back({array, boxes[0], true});
+    else if (step.what == Step::What::split || step.what == Step::What::look_up)
+      for (int array : read_by_block(step)) reads.push_back({array, Box{{block}, {1}}, true});
   return reads;
 }
 
@@ -78,8 +91,9 @@ Producer producer_of(const Plan& plan, int array) {
   const Stage& stage = plan.stages[plan.arrays[array].producer];
   for (const Step& step : stage.program.steps)
     if (((step.what == Step::What::write || step.what == Step::What::write_piece) && step.array == array) ||
-        ((step.what == Step::What::merge || step.what == Step::What::move) &&
-         std::count(step.out.begin(), step.out.end(), array) > 0))
+        ((step.what == Step::What::merge || step.what == Step::What::split || step.what == Step::What::move) &&
+         std::count(step.out.begin(), step.out.end(), array) > 0) ||
+        (step.what == Step::What::merge && step.array == array))
       return {stage, step};
   throw Error(ErrorKind::invalid, "no step writes array '" + plan.arrays[array].name + "'");
 }
@@ -134,6 +148,11 @@ std::vector<std::int64_t> producing_blocks(const Plan& plan, int array, const Bo
     blocks.push_back(grid.linear(index));
   } while (advance(index, range));
   return blocks;
+}
+
+std::int64_t producing_block_of_run(const Plan& plan, int array, std::int64_t run) {
+  const Producer producer = producer_of(plan, array);
+  return producer.write.what == Step::What::split ? run / producer.stage.grid.block()[0] : run;
 }
 
 nlohmann::json plan_report(const Plan& plan) {

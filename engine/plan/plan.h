@@ -148,12 +148,14 @@ std::string user_numbers(const Stage& stage);
 struct TaskBox {
   int array;
   Box box;
-  bool of_runs = false;  // the box counts the runs of a ragged array, one a block of its producer: a merge reads them
+  bool of_runs = false;  // the box counts the runs of a ragged array
 };
 std::vector<TaskBox> task_reads(const Plan& plan, const Stage& stage, std::int64_t block);
 std::vector<TaskBox> task_writes(const Plan& plan, const Stage& stage, std::int64_t block);  // not pieces
 // The blocks of `array`'s producer whose results a box of the array needs, as linear indices into the producer's grid,
 // in ascending order; for a compact stage's input: all blocks.
 std::vector<std::int64_t> producing_blocks(const Plan& plan, int array, const Box& box);
+// The block that made a run of a ragged array: its own number, except where a split makes many.
+std::int64_t producing_block_of_run(const Plan& plan, int array, std::int64_t run);
 
 }  // namespace cuboid

@@ -264,10 +264,26 @@ TaskProgram move_program(const ArraySpec& spec, const Shape& block, int from, in
   return program;
 }
 
-TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to) {
+TaskProgram merge_program(std::shared_ptr<const Kernel> kernel, std::vector<int> from, std::vector<int> to, int notes) {
   TaskProgram program;
   program.ops.push_back({std::move(kernel), -1, 0, false});
-  program.steps.push_back({Step::What::merge, -1, -1, 0, Phase::merge, std::move(from), std::move(to)});
+  program.steps.push_back({Step::What::merge, -1, notes, 0, Phase::merge, std::move(from), std::move(to)});
+  return program;
+}
+
+TaskProgram split_program(std::shared_ptr<const Kernel> kernel, int notes, int from, int to) {
+  TaskProgram program;
+  program.ops.push_back({std::move(kernel), -1, 0, false});
+  program.steps.push_back({Step::What::split, -1, notes, 0, Phase::map, {}, {to}});
+  if (from >= 0) program.steps.back().in = {from};
+  return program;
+}
+
+TaskProgram look_up_program(const ArraySpec& spec, const Shape& block, int places, int ranks, int to) {
+  TaskProgram program = move_program(spec, block, places, to, Move::recode);
+  const auto write = std::find_if(program.steps.begin(), program.steps.end(),
+                                  [](const Step& step) { return step.what == Step::What::write; });
+  program.steps.insert(write, {Step::What::look_up, 0, ranks, -1, Phase::map, {}, {}});
   return program;
 }
 

@@ -88,17 +88,24 @@ std::uint64_t PlanIo::write_piece(int, const BufferDecl& buffer) const {
   return piece_write_memory(buffer.extents, buffer.dtype);
 }
 
-std::uint64_t PlanIo::merge(const Step& step, std::int64_t runs) const {
+// A merge holds an object of each run that it reads, a split of each that it writes; of all else one.
+std::uint64_t PlanIo::runs(const Step& step, std::int64_t runs) const {
   std::uint64_t held = 0, beside = 0;
-  for (const auto* side : {&step.in, &step.out})
-    for (int index : *side) {
-      const PlanArray& array = plan_.arrays[index];
-      const std::uint64_t object = class_bytes(byte_count(array.chunks, array.spec.dtype));
-      held += object * static_cast<std::uint64_t>(side == &step.in ? runs : 1);
-      beside = std::max<std::uint64_t>({beside, piece_read_memory(array.chunks, array.spec.dtype),
-                                        piece_write_memory(array.chunks, array.spec.dtype)});
-    }
+  const auto hold = [&](int index, std::int64_t objects) {
+    const PlanArray& array = plan_.arrays[index];
+    held += class_bytes(byte_count(array.chunks, array.spec.dtype)) * static_cast<std::uint64_t>(objects);
+    beside = std::max<std::uint64_t>({beside, piece_read_memory(array.chunks, array.spec.dtype),
+                                      piece_write_memory(array.chunks, array.spec.dtype)});
+  };
+  for (int index : step.in) hold(index, step.what == Step::What::merge ? runs : 1);
+  for (int index : step.out) hold(index, step.what == Step::What::split ? runs : 1);
+  if (step.array >= 0) hold(step.array, 1);
   return held + beside;
+}
+
+std::uint64_t PlanIo::look_up(int array, const BufferDecl& buffer) const {
+  const PlanArray& ranks = plan_.arrays[array];
+  return class_bytes(byte_count(buffer.extents, ranks.spec.dtype)) + piece_read_memory(ranks.chunks, ranks.spec.dtype);
 }
 
 // Each extent of the box varies with the block's index along few axes, so the sum is the product of sums along single
@@ -176,11 +183,13 @@ void count_bytes(const Plan& plan, Stage& stage) {
     return [&, buffer](const Box& block) { return buffer_box(stage.program, buffer, block, task_block); };
   };
   for (const Step& step : stage.program.steps) {
-    if (step.what == Step::What::merge) {
+    if (step.what == Step::What::merge || step.what == Step::What::split) {
       for (int array : step.in) read += bound_bytes(plan.arrays[array]);
       for (int array : step.out) written += bound_bytes(plan.arrays[array]);
+      if (step.array >= 0) (step.what == Step::What::split ? read : written) += bound_bytes(plan.arrays[step.array]);
       continue;
     }
+    if (step.what == Step::What::look_up) read += bound_bytes(plan.arrays[step.array]);
     const DType dtype = step.buffer < 0 ? kBool : stage.program.buffers[step.buffer].dtype;
     // A loop's inner boxes tile the task's block, so the box of the whole block counts the same elements.
     const bool moves = step.what == Step::What::move;
@@ -245,7 +254,8 @@ class SmallerIo final : public IoMemory {
   std::uint64_t write_piece(int array, const BufferDecl& buffer) const override {
     return io_.write_piece(array, buffer);
   }
-  std::uint64_t merge(const Step& step, std::int64_t runs) const override { return io_.merge(step, runs); }
+  std::uint64_t runs(const Step& step, std::int64_t runs) const override { return io_.runs(step, runs); }
+  std::uint64_t look_up(int array, const BufferDecl& buffer) const override { return io_.look_up(array, buffer); }
 
  private:
   const Plan& plan_;
@@ -259,7 +269,7 @@ std::vector<int> targets_of(const Draft& draft, const PlannedStep& step, const S
     const std::string value = step.value_name(output);
     const auto stored = std::find_if(stage.outputs.begin(), stage.outputs.end(), [&](int array) {
       const std::string& name = draft.plan.arrays[array].name;
-      return name == value || name == value + ".pieces" || name == value + ".runs";
+      return name == value || name == value + ".pieces" || name == value + ".runs" || name == value + ".places";
     });
     targets.push_back(stored == stage.outputs.end() ? -1 : *stored);
   }

@@ -119,7 +119,11 @@ Projection project(const TaskProgram& program, const Shape& block, const IoMemor
         touch(io.write_piece(step.array, *buffer));
         break;
       case Step::What::merge:
-        touch(io.merge(step, block.at(0)));
+      case Step::What::split:
+        touch(io.runs(step, block.at(0)));
+        break;
+      case Step::What::look_up:
+        touch(io.look_up(step.array, *buffer));
         break;
       case Step::What::loop_begin:
         looping = true;

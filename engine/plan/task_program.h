@@ -51,17 +51,21 @@ struct Step {
     write_piece,  // buffer, as trimmed by the call that filled it -> one object of a ragged array
     release,      // buffer
     merge,        // runs of ragged arrays (`in`, a column each), those of the blocks that the root's box says, in a
-                  // stream -> one run (`out`, likewise), by the op's kernel
-    loop_begin,   // repeat up to the matching loop_end for each inner block of the task's block, in C order
+    // stream -> one run (`out`, likewise), by the op's kernel; and notes of it -> array, where there is one
+    loop_begin,  // repeat up to the matching loop_end for each inner block of the task's block, in C order
     loop_end,
-    move,  // array -> buffer (acquired before), to check; and each of its stored chunks as it is -> array `out`
+    move,     // array -> buffer (acquired before), to check; and each of its stored chunks as it is -> array `out`
+    split,    // a merge gone back: its notes (array) and the rank of each row that it made (`in`; none: its own number)
+              // -> the rank of each row of the runs that it merged (`out`)
+    look_up,  // buffer: of each row of the block's run that it names -> the rank (array)
   };
   What what = What::acquire;
   int buffer = -1;
   int array = -1;  // index into Plan::arrays
   int op = -1;
   Phase phase = Phase::map;
-  std::vector<int> in, out;  // buffers, by input and output of the op (-1: not there); of a merge or move: arrays
+  std::vector<int> in,
+      out;  // buffers, by input and output of the op (-1: not there); of a merge, split or move: arrays
   // Of a call, by output: the array of pieces that takes its slabs while it runs (-1: there is none). Empty: none hands
   // slabs over.
   std::vector<int> slabs = {};
@@ -90,8 +94,9 @@ class IoMemory {
   virtual std::uint64_t gather(int array, const BufferDecl& buffer) const = 0;
   virtual std::uint64_t write(int array, const BufferDecl& buffer) const = 0;
   virtual std::uint64_t write_piece(int array, const BufferDecl& buffer) const = 0;
-  // All that a merge of so many runs holds.
-  virtual std::uint64_t merge(const Step& step, std::int64_t runs) const = 0;
+  // All that a merge or split of so many runs holds.
+  virtual std::uint64_t runs(const Step& step, std::int64_t runs) const = 0;
+  virtual std::uint64_t look_up(int array, const BufferDecl& buffer) const = 0;
 };
 
 // The program read on sizes. Bytes, in the pool's size classes.
@@ -110,7 +115,7 @@ struct Projection {
 struct Held {
   enum class What : std::uint8_t {
     buffer,     // of the program
-    io,         // what a step of storage takes beside it: decoding, encoding, all that a merge holds
+    io,         // what a step of storage takes beside it: decoding, encoding, all that a merge or split holds
     call,       // what a call takes beside its inputs and outputs
     uncertain,  // the same, estimated
   };

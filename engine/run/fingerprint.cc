@@ -76,7 +76,7 @@ void add_program(Digest& digest, const Plan& plan, const TaskProgram& program) {
     for (const auto* list : {&step.in, &step.out}) {
       digest.number(list->size());
       for (const int index : *list)
-        if (step.what == Step::What::merge || step.what == Step::What::move)
+        if (step.what == Step::What::merge || step.what == Step::What::split || step.what == Step::What::move)
           digest.text(plan.arrays[static_cast<std::size_t>(index)].name);
         else
           digest.number(static_cast<std::uint64_t>(index));
@@ -270,7 +270,7 @@ std::vector<Fingerprint> fingerprint_stage(const Plan& plan, int stage_index,
       const auto& producer = upstream[static_cast<std::size_t>(array.producer)];
       if (read.of_runs) {
         for (std::int64_t run = read.box.origin[0]; run < read.box.end(0); ++run)
-          digest.add(producer[static_cast<std::size_t>(run)]);
+          digest.add(producer[static_cast<std::size_t>(producing_block_of_run(plan, read.array, run))]);
         continue;
       }
       if (array.role == PlanArray::Role::pieces) {

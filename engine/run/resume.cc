@@ -144,7 +144,8 @@ std::vector<BlockSet> Recall::needed(const Plan& plan, const std::map<int, Piece
           if (!present.contains(producer)) again.insert(producer);
         };
         if (read.of_runs) {
-          for (std::int64_t run = read.box.origin[0]; run < read.box.end(0); ++run) require(run);
+          for (std::int64_t run = read.box.origin[0]; run < read.box.end(0); ++run)
+            require(producing_block_of_run(plan, read.array, run));
         } else if (array.role == PlanArray::Role::pieces) {
           const auto [first, last] = pieces_meeting(pieces.at(read.array), read.box.origin[array.ragged_axis],
                                                     read.box.end(array.ragged_axis));
@@ -167,7 +168,7 @@ PieceList list_pieces(const Journal& journal, const Plan& plan, int index) {
     if (row.block < 0 || row.block >= stage.grid.size()) return;
     for (const JournalObject& object : row.objects)
       if (object.array == array.name && object.extents.size() > array.ragged_axis) {
-        list.pieces.push_back({object.piece, object.extents, object.bytes, object.crc32c, row.block});
+        list.pieces.push_back({object.piece, object.extents, object.bytes, object.crc32c, object.chunk});
         known.insert(row.block);
       }
   });

@@ -12,7 +12,7 @@
 
 #include "engine/plan/piece.h"
 #include "engine/run/executor.h"
-#include "engine/run/merge_runs.h"
+#include "engine/run/sorted_runs.h"
 #include "engine/run/split.h"
 #include "storage/crc32c.h"
 #include "storage/error.h"
@@ -135,8 +135,13 @@ class TaskRun {
           write_one_piece(step);
           break;
         case Step::What::merge:
-          merge_runs({plan_, order_, step, *program_.ops[static_cast<std::size_t>(step.op)].kernel, block_, pieces_},
-                     account_, monitor_, result_.written);
+          merge_runs(runs_order(step), account_, monitor_, result_.written);
+          break;
+        case Step::What::split:
+          split_ranks(runs_order(step), account_, monitor_, result_.written);
+          break;
+        case Step::What::look_up:
+          look_up_ranks(runs_order(step), window_of(step.buffer).view, account_);
           break;
         case Step::What::release:
           held_slot(step.buffer) = Slot{};
@@ -149,6 +154,8 @@ class TaskRun {
       }
     }
   }
+
+  RunsOrder runs_order(const Step& step) const { return {plan_, order_, step, program_, block_, pieces_}; }
 
   // Runs the steps after `begin` up to the matching end once for each inner block, and returns the end's index.
   std::size_t loop(std::size_t begin, std::size_t end) {

@@ -17,7 +17,7 @@ struct PieceList {
     Shape extents;
     std::uint64_t bytes = 0;
     std::uint32_t crc32c = 0;
-    std::int64_t block = 0;  // of the producer
+    std::int64_t block = 0;  // of the producer; of runs: which run
   };
   std::vector<Piece> pieces;          // in block order; a block's may be several objects
   std::vector<std::int64_t> offsets;  // along the ragged axis; pieces.size() + 1 entries
@@ -36,7 +36,7 @@ struct TaskOrder {
 
 struct WrittenChunk {
   int array = 0;           // index into Plan::arrays
-  std::int64_t chunk = 0;  // linear index in the array's grid of write-chunks; of pieces: the block
+  std::int64_t chunk = 0;  // linear index in the array's grid of write-chunks; of pieces: the block, of runs which one
   Written written;
   std::string piece;  // of pieces: the key
   Shape extents;      // of pieces

@@ -123,7 +123,8 @@ void run_stage(const Plan& plan, int stage, Pieces& pieces) {
       if (written.piece.empty()) continue;
       PieceList& list = pieces[written.array];
       if (list.offsets.empty()) list.offsets = {0};
-      list.pieces.push_back({written.piece, written.extents, written.written.bytes, written.written.crc32c, block});
+      list.pieces.push_back(
+          {written.piece, written.extents, written.written.bytes, written.written.crc32c, written.chunk});
       list.offsets.push_back(list.offsets.back() + written.extents[0]);
     }
   }

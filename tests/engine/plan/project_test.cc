@@ -15,7 +15,8 @@ class FixedIo final : public IoMemory {
   std::uint64_t gather(int, const BufferDecl&) const override { return 4 * MiB; }
   std::uint64_t write(int, const BufferDecl&) const override { return 2 * MiB; }
   std::uint64_t write_piece(int, const BufferDecl&) const override { return 3 * MiB; }
-  std::uint64_t merge(const Step&, std::int64_t runs) const override { return static_cast<std::uint64_t>(runs) * MiB; }
+  std::uint64_t runs(const Step&, std::int64_t runs) const override { return static_cast<std::uint64_t>(runs) * MiB; }
+  std::uint64_t look_up(int, const BufferDecl&) const override { return 0; }
 };
 
 // out = f(a, b) on blocks of 1 MiB (128 x 1024 float64), buffers 0, 1 -> 2.
