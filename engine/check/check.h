@@ -22,6 +22,7 @@ struct CheckRequest {
 struct CheckResult {
   bool passed = true;
   std::string detail;  // why not; or what was done
+  bool ended = false;  // by the end of its process
 };
 
 struct CheckDoc {
@@ -29,7 +30,12 @@ struct CheckDoc {
   const char* promise;
   // Where the process ends during the check: what that says; "" where it says nothing in particular.
   const char* on_crash;
-  bool gate = false;  // where it fails, the checks behind it have nothing to look at
+  // When the checks behind it have nothing to look at.
+  enum class Gate : std::uint8_t { none, ended, failed } gate = Gate::none;
+
+  bool stops(const CheckResult& result) const {
+    return !result.passed && (gate == Gate::failed || (gate == Gate::ended && result.ended));
+  }
 };
 // In the order in which they are run. The first, `manifest`, reads the file without loading it.
 const std::vector<CheckDoc>& check_list();

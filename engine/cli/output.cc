@@ -4,6 +4,7 @@
 
 #include "engine/cli/command.h"
 #include "engine/report/table.h"
+#include "storage/printable.h"
 #include "storage/zarr_json.h"
 
 namespace cuboid {

@@ -4,6 +4,7 @@
 
 #include "engine/cli/command.h"
 #include "engine/report/plan_table.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 

@@ -10,6 +10,7 @@
 #include "engine/plan/places.h"
 #include "engine/report/table.h"
 #include "engine/run/run_files.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

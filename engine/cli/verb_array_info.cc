@@ -6,6 +6,7 @@
 #include "engine/cli/element_text.h"
 #include "engine/cli/open_array.h"
 #include "engine/report/table.h"
+#include "storage/printable.h"
 #include "storage/zarr_dtype.h"
 #include "storage/zarr_json.h"
 

@@ -5,6 +5,7 @@
 #include "engine/cli/element_text.h"
 #include "engine/report/table.h"
 #include "storage/hierarchy.h"
+#include "storage/printable.h"
 #include "storage/zarr_dtype.h"
 
 namespace cuboid {

@@ -4,6 +4,7 @@
 #include "engine/cli/catalog.h"
 #include "engine/cli/command.h"
 #include "engine/report/table.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 

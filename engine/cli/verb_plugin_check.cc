@@ -9,6 +9,7 @@
 #include "engine/report/table.h"
 #include "engine/run/run.h"
 #include "engine/run/worker_questions.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {
@@ -31,7 +32,7 @@ check::CheckResult ask(const std::string& worker, const check::CheckDoc& doc, co
   } catch (const Error& error) {
     std::string why = at.empty() ? "" : at + ": ";
     if (*doc.on_crash) why += std::string(doc.on_crash) + ": ";
-    return {false, why + "the process " + error.message()};
+    return {false, why + "the process " + error.message(), true};
   }
 }
 
@@ -54,7 +55,7 @@ int plugin_check_command(const PluginCommand& command) {
                 << std::setw(14) << doc.name << " " << printable(result.passed ? doc.promise : result.detail) << "\n"
                 << std::flush;
     }
-    if (!result.passed && doc.gate) break;  // there is nothing to look at
+    if (doc.stops(result)) break;
   }
   if (command.common.json) {
     print_json({{"checks", checks}, {"passed", failures == 0}, {"seed", command.seed}, {"library", library}});

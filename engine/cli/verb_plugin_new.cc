@@ -6,8 +6,8 @@
 
 #include "engine/cli/command.h"
 #include "engine/cli/embedded_files.h"
-#include "engine/plugin/printable.h"
 #include "engine/plugin/signature.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

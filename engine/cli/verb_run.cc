@@ -14,6 +14,7 @@
 #include "engine/cli/settings.h"
 #include "engine/report/plan_table.h"
 #include "engine/report/question.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 

@@ -208,6 +208,7 @@ std::shared_ptr<const Kernel> make_linspace(KernelSpec spec) {
   if (!number || !std::holds_alternative<std::int64_t>(*number)) params.fail("num", "an integer");
   const std::int64_t num = std::get<std::int64_t>(*number);
   if (num < 0) params.fail("num", "an integer that is not negative");
+  if (static_cast<double>(num) > kMostElements) params.fail("num", "at most 2^53");
   const bool endpoint = params.flag("endpoint", true);
   const DType dtype = params.dtype("dtype").value_or(kFloat64);
   if (dtype.kind != Kind::floating && dtype.kind != Kind::complex_float) params.fail("dtype", "a floating-point type");

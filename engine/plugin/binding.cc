@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/plugin/manifest_rules.h"
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/buffer.h"
 #include "storage/error.h"
 

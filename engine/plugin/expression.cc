@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/plugin/abi_values.h"
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

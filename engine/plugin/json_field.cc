@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/expr/kernel.h"
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -11,8 +11,8 @@
 #include "engine/plugin/library_file.h"
 #include "engine/plugin/manifest_rules.h"
 #include "engine/plugin/parameters.h"
-#include "engine/plugin/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {
@@ -504,7 +504,8 @@ Manifest read_manifest(const std::filesystem::path& library) {
       sidecar.emplace(beside);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found) throw;
-      file.fail("has no section .cuboid, and there is no " + beside.filename().string() + " beside it: no plugin");
+      file.fail("has no section .cuboid, and there is no " + beside.filename().string() +
+                " beside it: no plugin (its source states CUBOID_PLUGIN or CUBOID_MANIFEST once)");
     }
     if (sidecar->size() > kMaxManifestBytes) sidecar->fail("is larger than 1 MiB");
     blob = ManifestBlob{1, 0, sidecar->read_text(0, static_cast<std::size_t>(sidecar->size()), "manifest")};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -10,7 +10,7 @@
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/kept_surroundings.h"
 #include "engine/plugin/lanes.h"
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 #include "storage/inject.h"
 

@@ -9,7 +9,7 @@
 
 #include "engine/plugin/parameters.h"
 #include "engine/plugin/plugin_kernel.h"
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -9,7 +9,7 @@
 #include <exception>
 #include <map>
 
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 #include "storage/error.h"
 
 namespace cuboid {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "storage/printable.h"
+
 namespace cuboid {
 
 Ink ink_of(Confidence confidence) {

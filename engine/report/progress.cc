@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/plan/plan.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "storage/printable.h"
+
 namespace cuboid {
 namespace {
 
@@ -102,8 +104,9 @@ ParsedAnswer parse_answer(const Question& question, const std::string& line) {
   if (word == "yes" || word == "y") {
     if (!question.choices.empty()) answer.choice = question.choices[0];
   } else {
+    // Of several that grow the first one: what was proposed.
     for (const Choice& choice : question.choices)
-      if (choice.what != Choice::What::grow && word == to_string(choice.what)) answer.choice = choice;
+      if (!answer.choice && word == to_string(choice.what)) answer.choice = choice;
     if (!answer.choice && !word.empty() && word[0] >= '0' && word[0] <= '9' && offers(question, Choice::What::grow)) {
       try {
         std::string size = original.substr(0, original.find_last_not_of(" \t\r!") + 1);

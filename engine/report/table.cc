@@ -49,13 +49,6 @@ std::size_t display_width(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
-std::string printable(std::string_view text) {
-  std::string clean(text);
-  for (char& byte : clean)
-    if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f) byte = '?';
-  return clean;
-}
-
 std::string to_text(const Table& table, const TextStyle& style) {
   std::vector<std::size_t> widths;
   for (const auto& column : table.columns) widths.push_back(display_width(column.title));

@@ -37,8 +37,6 @@ std::string to_text(const Table& table, const TextStyle& style);
 
 // Columns that a terminal shows for UTF-8 text (a character counts one).
 std::size_t display_width(std::string_view text);
-// Removes what would move a terminal's cursor: control characters become '?'.
-std::string printable(std::string_view text);
 
 // "1.8 s", "4 min 03 s", "2 h 05 min", "12 ms"
 std::string format_seconds(double seconds);

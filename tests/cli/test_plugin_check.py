@@ -14,7 +14,7 @@ SOURCE = ROOT / "tests/cli/plugins/broken.c"
 # What the plugin does: the one check that must notice.
 BREACHES = {
     "falling": "manifest", "other_table": "loads", "exporting": "exports", "loading": "loading", "inferring": "infer",
-    "example": "examples", "failing": "calls", "counting": "repeats", "cutting": "blocks", "striding": "strides",
+    "example": "examples", "failing": "calls", "aborting": "calls", "counting": "repeats", "cutting": "blocks", "striding": "strides",
     "sharing": "threads", "reading": "reads", "writing": "writes", "scribbling": "inputs", "leaving": "filled",
     "overfull": "rows", "silent": "capacity", "taking": "call_bytes", "keeping": "state_bytes",
     "mallocing": "outside_bytes", "leaking": "release", "ignoring": "refusal", "refusal_kills": "refusal",
@@ -23,7 +23,8 @@ BREACHES = {
 # Words that the complaint must have.
 WORDS = {"reading": "signal 11", "scribbling": "signal 11", "writing": "output", "loading": "static initialisers",
          "taking": "call_bytes", "exporting": "cuboid_another_symbol", "rounding": "rounding", "changing": "umask", "moving": "working directory",
-         "falling": "fall", "refusal_kills": "signal 11", "ignoring": "OK all the same", "dying": "signal 6"}
+         "falling": "fall", "refusal_kills": "signal 11", "ignoring": "OK all the same", "dying": "signal 6",
+         "aborting": "signal 6"}
 
 
 def build(folder, breach):

@@ -13,7 +13,7 @@
 enum {
   nothing, falling, other_table, exporting, loading, inferring, example, failing, counting, cutting, striding, sharing,
   reading, writing, scribbling, leaving, overfull, silent, taking, keeping, mallocing, leaking, ignoring, dying,
-  refusal_kills, changing, rounding, moving
+  refusal_kills, changing, rounding, moving, aborting
 };
 
 
@@ -75,6 +75,7 @@ static cuboid_status run(void* state, cuboid_call* call) {
     if (BREAK == dying) abort();
     return CUBOID_E_CANCELLED;
   }
+  if (BREAK == aborting && n > 10) abort();
   if (BREAK == failing && n > 10) return call->host->fail(call, CUBOID_E_NUMERIC, 0, "too many numbers");
   if (call->host->scratch(call, 8 * (uint64_t)n * (BREAK == taking ? 2 : 1), 0, (void**)&copy) != CUBOID_OK) {
     if (BREAK == refusal_kills) copy[0] = 0;

@@ -12,7 +12,6 @@
 #include <random>
 
 #include "engine/plugin/manifest_rules.h"
-#include "engine/plugin/printable.h"
 #include "manifest_text.h"
 #include "storage/error.h"
 
@@ -313,15 +312,6 @@ TEST(Manifest, CutAtEveryLengthIsRefused) {
   const std::string valid = manifest_text(FunctionText{});
   for (std::size_t length = 0; length < valid.size(); ++length)
     EXPECT_THROW(parse_manifest(valid.substr(0, length)), Error) << length;
-}
-
-TEST(Manifest, WhatStrangersWriteIsMadeFitForMessages) {
-  EXPECT_EQ(printable("a\nb\x7f", 10), "a b ");
-  EXPECT_EQ(printable("\xc3\xa9\xff\xc3", 10), "\xc3\xa9??");  // invalid bytes
-  EXPECT_EQ(printable("a\xc3\xa9", 2), "a");                   // never half a character
-  EXPECT_EQ(printable("\xed\xa0\x80\xc0\x80", 10), "?????");   // a surrogate, an overlong NUL
-  EXPECT_EQ(in_quotes("text"), "\"text\"");
-  EXPECT_EQ(in_quotes(std::string(100, 'x')), "\"" + std::string(60, 'x') + "...\"");
 }
 
 // Random damage gives a manifest or an Error, never more.

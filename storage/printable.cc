@@ -1,4 +1,4 @@
-#include "engine/plugin/printable.h"
+#include "storage/printable.h"
 
 #include <algorithm>
 
@@ -30,8 +30,11 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
     if (result.size() + std::max<std::size_t>(length, 1) > max_bytes) break;
-    const bool fit = length > 1 || (length == 1 && static_cast<unsigned char>(text[0]) >= ' ' && text[0] != '\x7f');
-    result += fit ? text.substr(0, length) : length == 1 ? " " : "?";
+    const char lead = text[0];
+    if (length > 1 || (length == 1 && lead >= ' ' && lead != '\x7f'))
+      result += text.substr(0, length);
+    else
+      result += lead == '\n' || lead == '\t' || lead == '\r' ? ' ' : '?';
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return result;
