@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "engine/plugin/manifest_rules.h"
-#include "storage/printable.h"
 #include "storage/buffer.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

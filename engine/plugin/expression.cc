@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "engine/plugin/abi_values.h"
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "engine/expr/kernel.h"
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 

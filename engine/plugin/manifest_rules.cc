@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

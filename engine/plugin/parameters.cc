@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

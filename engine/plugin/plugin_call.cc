@@ -10,9 +10,9 @@
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/kept_surroundings.h"
 #include "engine/plugin/lanes.h"
-#include "storage/printable.h"
 #include "storage/error.h"
 #include "storage/inject.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

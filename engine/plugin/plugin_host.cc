@@ -9,8 +9,8 @@
 
 #include "engine/plugin/parameters.h"
 #include "engine/plugin/plugin_kernel.h"
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

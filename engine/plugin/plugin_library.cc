@@ -9,8 +9,8 @@
 #include <exception>
 #include <map>
 
-#include "storage/printable.h"
 #include "storage/error.h"
+#include "storage/printable.h"
 
 namespace cuboid {
 namespace {

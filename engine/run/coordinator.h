@@ -168,6 +168,7 @@ class Coordinator {
   void hand_out_plan();
   void set_up_stage(int index);
   bool grow_array_bound(const TaskRef& task, const TaskEvent& event, std::string& why);
+  bool gathered(int pieces) const;  // by any stage
   void remove_unused(int index);
 
   // --- coordinator_failures.cc: attempts that did not succeed
@@ -202,7 +203,7 @@ class Coordinator {
   std::unique_ptr<Recall> recall_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<StageRun> stages_;
-  std::map<int, PieceList> pieces_;   // by array
+  Pieces pieces_;                     // by array
   std::map<Key, History> histories_;  // of blocks with a failed attempt
   std::vector<Running> running_;
   std::map<int, Asked> questions_;

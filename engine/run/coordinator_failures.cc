@@ -145,7 +145,7 @@ bool Coordinator::remove_damaged(TaskRef task, const Error& error) {
     std::string damaged;
     if (read.role == PlanArray::Role::intermediate && said("array") == read.zarr->name()) damaged = said("chunk");
     if (const auto list = pieces_.find(input); list != pieces_.end())
-      for (const PieceList::Piece& piece : list->second.pieces)
+      for (const PieceList::Piece& piece : list->second->pieces)
         if (!piece.key.empty() && said("file") == open_store(read.location)->describe(piece.key)) damaged = piece.key;
     if (damaged.empty()) continue;
     if (!ledger_.replaced.insert(read.name + " " + damaged).second) return false;

@@ -176,7 +176,7 @@ bool Coordinator::learn_extents(int index) {
     if (ragged.name.ends_with(kPieces) && exceeds_users_bound(index, ragged, list.offsets.back())) return false;
     Shape shape = ragged.spec.max_shape();
     shape[ragged.ragged_axis] = list.offsets.back();
-    pieces_[output] = std::move(list);
+    pieces_[output] = std::make_shared<const PieceList>(std::move(list));
     pieces_changed_ = true;
     if (!ragged.name.ends_with(kPieces)) continue;  // runs that are to be merged: nothing else depends on how long
     const std::string name = value_name(ragged);
@@ -236,6 +236,7 @@ void Coordinator::hand_out_plan() {
   write_plan(*plan_, plan_->options.run_dir, ++ledger_.generation);
   for (Executor* executor : {threads_.get(), workers_.get()})
     if (executor) executor->replan(plan_, ledger_.generation, pieces_);
+  sample_memory();  // lists of pieces take some, and tasks may be few now
 }
 
 bool Coordinator::grow_array_bound(const TaskRef& task, const TaskEvent& event, std::string& why) {
@@ -298,7 +299,7 @@ void Coordinator::stage_complete(int index) {
   remove_unused(index);
   const bool learned = learn_extents(index);
   for (const int output : stage(index).outputs)
-    if (const auto named = pieces_.find(output); named != pieces_.end()) remove_strays(array(output), named->second);
+    if (const auto named = pieces_.find(output); named != pieces_.end()) remove_strays(array(output), *named->second);
   if (learned) {
     for (const int output : stage(index).outputs)
       if (const auto fact = facts_.shapes.find(value_name(array(output))); fact != facts_.shapes.end())
@@ -306,6 +307,13 @@ void Coordinator::stage_complete(int index) {
     if (!replan()) return;
   }
   if (!stopping_) open_stages();
+}
+
+bool Coordinator::gathered(int pieces) const {
+  return std::any_of(plan_->stages.begin(), plan_->stages.end(), [&](const Stage& of) {
+    return std::any_of(of.program.steps.begin(), of.program.steps.end(),
+                       [&](const Step& step) { return step.what == Step::What::gather && step.array == pieces; });
+  });
 }
 
 // Of all that a complete stage read or wrote: what nothing has yet to read goes. Its own outputs too, for a stage may
@@ -322,6 +330,8 @@ void Coordinator::remove_unused(int index) {
       used |= std::count(inputs.begin(), inputs.end(), candidate) > 0 && !scheduler_->complete(s);
     }
     if (used) continue;
+    // What gathers asks again which pieces it met; of runs nothing is asked that their numbers do not say.
+    if (!gathered(candidate)) pieces_.erase(candidate);
     if (!plan_->options.keep)
       remove_intermediate(of);
     else if (of.zarr)

@@ -65,7 +65,7 @@ class Executor {
   virtual void grow(const TaskOrder& order, std::uint64_t new_limit, std::uint64_t new_allowance) = 0;
   virtual void refuse(const TaskOrder& order) = 0;
   // The plan's extents became known: later tasks follow this plan (generation counts up; workers read the file).
-  virtual void replan(std::shared_ptr<const Plan> plan, int generation, const std::map<int, PieceList>& pieces) = 0;
+  virtual void replan(std::shared_ptr<const Plan> plan, int generation, const Pieces& pieces) = 0;
   // Asks running calls to stop; those that do not are killed with the executor.
   virtual void cancel() = 0;
   // Bytes that its processes take beside tasks, measured (0 for threads).

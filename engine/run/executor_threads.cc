@@ -22,7 +22,6 @@ namespace cuboid {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Pieces = std::map<int, PieceList>;
 using Post = std::function<void(TaskEvent)>;
 
 constexpr int kQueue = 16;

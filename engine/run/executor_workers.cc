@@ -22,7 +22,6 @@ namespace cuboid {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Pieces = std::map<int, PieceList>;
 using protocol::Type;
 
 struct Worker {
@@ -181,19 +180,20 @@ Pieces WorkerExecutor::pieces_for(const TaskOrder& order) const {
   for (const Step& step : stage.program.steps) {
     const auto found = pieces_.find(step.array);
     if (step.what != Step::What::gather || found == pieces_.end()) continue;
-    const PieceList& all = found->second;
+    const PieceList& all = *found->second;
     const std::size_t axis = plan_->arrays.at(static_cast<std::size_t>(step.array)).ragged_axis;
     const Box box = buffer_box(stage.program, step.buffer, stage.grid.box(order.block), stage.grid.block());
     auto first = std::upper_bound(all.offsets.begin(), all.offsets.end(), box.origin[axis]);
     auto last = std::lower_bound(first, all.offsets.end(), box.end(axis));
     if (first == all.offsets.begin() || last == all.offsets.end()) {
-      needed[step.array] = all;  // the task will say what is missing
+      needed[step.array] = found->second;  // the task will say what is missing
       continue;
     }
-    PieceList& part = needed[step.array];
+    PieceList part;
     part.offsets.assign(first - 1, last + 1);
     const auto begin = all.pieces.begin() + (first - 1 - all.offsets.begin());
     part.pieces.assign(begin, begin + static_cast<std::ptrdiff_t>(part.offsets.size()) - 1);
+    needed[step.array] = std::make_shared<const PieceList>(std::move(part));
   }
   return needed;
 }

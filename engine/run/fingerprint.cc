@@ -253,7 +253,7 @@ std::pair<std::size_t, std::size_t> pieces_meeting(const PieceList& list, std::i
 std::vector<Fingerprint> fingerprint_stage(const Plan& plan, int stage_index,
                                            const std::vector<std::vector<Fingerprint>>& upstream,
                                            std::map<int, std::unique_ptr<SourceIdentity>>& sources,
-                                           const std::map<int, PieceList>& pieces) {
+                                           const Pieces& pieces) {
   const Stage& stage = plan.stages[static_cast<std::size_t>(stage_index)];
   const Fingerprint common = stage_fingerprint(plan, stage, sources);
   std::vector<Fingerprint> result(static_cast<std::size_t>(stage.grid.size()));
@@ -274,7 +274,7 @@ std::vector<Fingerprint> fingerprint_stage(const Plan& plan, int stage_index,
         continue;
       }
       if (array.role == PlanArray::Role::pieces) {
-        add_pieces(digest, pieces.at(read.array), producer, read.box.origin[array.ragged_axis],
+        add_pieces(digest, *pieces.at(read.array), producer, read.box.origin[array.ragged_axis],
                    read.box.end(array.ragged_axis));
         continue;
       }

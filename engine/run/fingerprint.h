@@ -78,6 +78,6 @@ std::pair<std::size_t, std::size_t> pieces_meeting(const PieceList& list, std::i
 std::vector<Fingerprint> fingerprint_stage(const Plan& plan, int stage,
                                            const std::vector<std::vector<Fingerprint>>& upstream,
                                            std::map<int, std::unique_ptr<SourceIdentity>>& sources,
-                                           const std::map<int, PieceList>& pieces);
+                                           const Pieces& pieces);
 
 }  // namespace cuboid

@@ -160,19 +160,17 @@ TaskResult get_result(Decoder& from) {
 void put_pieces(Encoder& to, const PieceList& list) {
   to.put(static_cast<std::uint64_t>(list.pieces.size()));
   for (const PieceList::Piece& piece : list.pieces) {
-    to.put(piece.key).put(piece.extents).put(piece.bytes).put(piece.crc32c).put(piece.block);
+    to.put(piece.key).put(piece.extents).put(piece.block);
   }
   to.put(list.offsets);
 }
 
 PieceList get_pieces(Decoder& from) {
   PieceList list;
-  list.pieces.resize(from.count(36));
+  list.pieces.resize(from.count(24));
   for (PieceList::Piece& piece : list.pieces) {
     piece.key = from.text();
     piece.extents = from.shape();
-    piece.bytes = from.get<std::uint64_t>();
-    piece.crc32c = from.get<std::uint32_t>();
     piece.block = from.get<std::int64_t>();
   }
   list.offsets = from.shape();
@@ -202,7 +200,7 @@ std::string encode(const Task& task) {
   to.put(task.generation).put(static_cast<std::uint64_t>(task.pieces.size()));
   for (const auto& [array, list] : task.pieces) {
     to.put(array);
-    put_pieces(to, list);
+    put_pieces(to, *list);
   }
   return to.frame();
 }
@@ -214,7 +212,7 @@ Task decode_task(std::span<const char> payload) {
   task.generation = from.get<int>();
   for (std::size_t left = from.count(20); left > 0; --left) {
     const int array = from.get<int>();
-    task.pieces[array] = get_pieces(from);
+    task.pieces[array] = std::make_shared<const PieceList>(get_pieces(from));
   }
   from.end();
   return task;

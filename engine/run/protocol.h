@@ -40,8 +40,8 @@ struct Setup {
 };
 struct Task {
   TaskOrder order;
-  int generation = 0;               // of the plan file
-  std::map<int, PieceList> pieces;  // what the task's gathers meet
+  int generation = 0;  // of the plan file
+  Pieces pieces;       // what the task's gathers meet
 };
 struct Answer {
   bool granted = false;

@@ -76,7 +76,7 @@ void Recall::identify(const PlanArray& array, int index) {
   });
 }
 
-void Recall::remember(const Plan& plan, int index, const std::map<int, PieceList>& pieces) {
+void Recall::remember(const Plan& plan, int index, const Pieces& pieces) {
   const auto at = static_cast<std::size_t>(index);
   const Stage& stage = plan.stages[at];
   const std::int64_t blocks = stage.grid.size();
@@ -106,7 +106,7 @@ void Recall::remember(const Plan& plan, int index, const std::map<int, PieceList
   records_[at] = std::move(record);
 }
 
-std::vector<BlockSet> Recall::needed(const Plan& plan, const std::map<int, PieceList>& pieces) const {
+std::vector<BlockSet> Recall::needed(const Plan& plan, const Pieces& pieces) const {
   const std::size_t stages = plan.stages.size();
   const bool anew =  // nothing to be spared by asking what is needed
       std::none_of(records_.begin(), records_.end(), [](const auto& r) { return r && r->known.count() > 0; });
@@ -147,9 +147,10 @@ std::vector<BlockSet> Recall::needed(const Plan& plan, const std::map<int, Piece
           for (std::int64_t run = read.box.origin[0]; run < read.box.end(0); ++run)
             require(producing_block_of_run(plan, read.array, run));
         } else if (array.role == PlanArray::Role::pieces) {
-          const auto [first, last] = pieces_meeting(pieces.at(read.array), read.box.origin[array.ragged_axis],
-                                                    read.box.end(array.ragged_axis));
-          for (std::size_t piece = first; piece < last; ++piece) require(pieces.at(read.array).pieces[piece].block);
+          const PieceList& list = *pieces.at(read.array);
+          const auto [first, last] =
+              pieces_meeting(list, read.box.origin[array.ragged_axis], read.box.end(array.ragged_axis));
+          for (std::size_t piece = first; piece < last; ++piece) require(list.pieces[piece].block);
         } else {
           for (const std::int64_t producer : producing_blocks(plan, read.array, read.box)) require(producer);
         }
@@ -168,7 +169,7 @@ PieceList list_pieces(const Journal& journal, const Plan& plan, int index) {
     if (row.block < 0 || row.block >= stage.grid.size()) return;
     for (const JournalObject& object : row.objects)
       if (object.array == array.name && object.extents.size() > array.ragged_axis) {
-        list.pieces.push_back({object.piece, object.extents, object.bytes, object.crc32c, object.chunk});
+        list.pieces.push_back({object.piece, object.extents, object.chunk});
         known.insert(row.block);
       }
   });

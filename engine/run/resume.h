@@ -40,7 +40,7 @@ class Recall {
         fingerprints_(plan.stages.size()) {}
 
   // Everything upstream of the stage was remembered before. `pieces`: by array index, for stages that gather.
-  void remember(const Plan& plan, int stage, const std::map<int, PieceList>& pieces);
+  void remember(const Plan& plan, int stage, const Pieces& pieces);
   bool remembered(int stage) const { return records_[static_cast<std::size_t>(stage)].has_value(); }
   const StageRecord& record(int stage) const { return *records_[static_cast<std::size_t>(stage)]; }
   // Sources' chunks of which only times had changed: as they are known from now on, for the journal. By name.
@@ -52,7 +52,7 @@ class Recall {
   }
   // Blocks of each remembered stage that must run: those of outputs that are not there, and of intermediates what such
   // blocks read. Where a consumer is not remembered yet, everything that is not there.
-  std::vector<BlockSet> needed(const Plan& plan, const std::map<int, PieceList>& pieces) const;
+  std::vector<BlockSet> needed(const Plan& plan, const Pieces& pieces) const;
 
  private:
   const Journal& journal_;

@@ -29,12 +29,11 @@ std::vector<Column> open_columns(const Plan& plan, const std::vector<int>& array
 }
 
 // The objects of one run.
-std::span<const PieceList::Piece> objects_of(const Column& column, const std::map<int, PieceList>& pieces,
-                                             std::int64_t run) {
+std::span<const PieceList::Piece> objects_of(const Column& column, const Pieces& pieces, std::int64_t run) {
   const auto found = pieces.find(column.index);
   if (found == pieces.end())
     throw Error(ErrorKind::invalid, "internal error: the runs of '" + column.array.name + "' are not known");
-  const auto& list = found->second.pieces;
+  const auto& list = found->second->pieces;
   const auto first = std::lower_bound(list.begin(), list.end(), run,
                                       [](const PieceList::Piece& piece, std::int64_t r) { return piece.block < r; });
   return {first, std::find_if(first, list.end(), [&](const auto& piece) { return piece.block != run; })};
@@ -48,8 +47,7 @@ Error damaged(const PlanArray& array) {
 // One run, read object by object, all columns in step.
 class RunReader {
  public:
-  RunReader(const std::vector<Column>& columns, const std::map<int, PieceList>& pieces, std::int64_t block)
-      : columns_(columns) {
+  RunReader(const std::vector<Column>& columns, const Pieces& pieces, std::int64_t block) : columns_(columns) {
     for (const Column& column : columns) {
       const std::span<const PieceList::Piece> objects = objects_of(column, pieces, block);
       next_.push_back(objects.data());

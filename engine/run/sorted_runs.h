@@ -18,7 +18,7 @@ struct RunsOrder {
   const Step& step;
   const TaskProgram& program;
   const Box& block;  // of a merge: the runs to be merged; of a split: those that were
-  const std::map<int, PieceList>& pieces;
+  const Pieces& pieces;
 };
 // All throw as run_task() does. What was written is appended.
 

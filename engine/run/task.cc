@@ -65,8 +65,7 @@ int lanes_of(const Plan& plan, const Stage& stage) {
 
 class TaskRun {
  public:
-  TaskRun(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor,
-          const std::map<int, PieceList>& pieces)
+  TaskRun(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor, const Pieces& pieces)
       : plan_(plan),
         stage_(plan.stages[static_cast<std::size_t>(order.stage)]),
         program_(stage_.program),
@@ -299,7 +298,7 @@ class TaskRun {
     const auto found = pieces_.find(step.array);
     const PlanArray& from = array(step.array);
     if (found == pieces_.end()) throw internal_error("the pieces of '" + from.name + "' are not known");
-    const PieceList& list = found->second;
+    const PieceList& list = *found->second;
     const std::size_t axis = from.ragged_axis;
     const Window into = window_of(step.buffer);
     if (into.box.empty()) return;
@@ -539,7 +538,7 @@ class TaskRun {
   const TaskOrder& order_;
   MemoryAccount& account_;
   TaskMonitor& monitor_;
-  const std::map<int, PieceList>& pieces_;
+  const Pieces& pieces_;
   const Box block_;
   const int lanes_;
   std::vector<Box> op_boxes_;  // of the block, or of the inner block inside a loop
@@ -552,7 +551,7 @@ class TaskRun {
 }  // namespace
 
 TaskResult run_task(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor,
-                    const std::map<int, PieceList>& pieces) {
+                    const Pieces& pieces) {
   if (order.stage < 0 || static_cast<std::size_t>(order.stage) >= plan.stages.size()) {
     throw internal_error("there is no stage " + std::to_string(order.stage));
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,12 @@ struct PieceList {
   struct Piece {
     std::string key;  // below the pieces' folder
     Shape extents;
-    std::uint64_t bytes = 0;
-    std::uint32_t crc32c = 0;
     std::int64_t block = 0;  // of the producer; of runs: which run
   };
   std::vector<Piece> pieces;          // in block order; a block's may be several objects
   std::vector<std::int64_t> offsets;  // along the ragged axis; pieces.size() + 1 entries
 };
+using Pieces = std::map<int, std::shared_ptr<const PieceList>>;  // by array; never null
 
 struct TaskOrder {
   int stage = 0;
@@ -79,6 +79,6 @@ class TaskMonitor : public CallMonitor {
 // "evidence" (a name of Evidence) and "needed_uncertain" (bytes; 0: not known). `pieces`: by array index, for gather steps; offsets
 // need not begin at 0 where the list is a part.
 TaskResult run_task(const Plan& plan, const TaskOrder& order, MemoryAccount& account, TaskMonitor& monitor,
-                    const std::map<int, PieceList>& pieces = {});
+                    const Pieces& pieces = {});
 
 }  // namespace cuboid

@@ -110,24 +110,22 @@ void save(const Plan& plan, const std::vector<protocol::Task>& tasks, const std:
   for (const protocol::Task& task : tasks) file << protocol::encode(task);
 }
 
-// Ragged arrays that stages have produced, by index.
-using Pieces = std::map<int, PieceList>;
-
 // Runs all tasks of a stage here; what it produces of ragged arrays is added to `pieces`.
 void run_stage(const Plan& plan, int stage, Pieces& pieces) {
+  std::map<int, PieceList> made;
   for (std::int64_t block = 0; block < plan.stages[static_cast<std::size_t>(stage)].grid.size(); ++block) {
     MemoryAccount account;
     TaskMonitor monitor;
     const TaskResult result = run_task(plan, {stage, block, 1, MemoryAccount::kUnlimited, 0}, account, monitor, pieces);
     for (const WrittenChunk& written : result.written) {
       if (written.piece.empty()) continue;
-      PieceList& list = pieces[written.array];
+      PieceList& list = made[written.array];
       if (list.offsets.empty()) list.offsets = {0};
-      list.pieces.push_back(
-          {written.piece, written.extents, written.written.bytes, written.written.crc32c, written.chunk});
+      list.pieces.push_back({written.piece, written.extents, written.chunk});
       list.offsets.push_back(list.offsets.back() + written.extents[0]);
     }
   }
+  for (auto& [array, list] : made) pieces[array] = std::make_shared<const PieceList>(std::move(list));
 }
 
 // Of pieces, those that a stage reads.
@@ -369,7 +367,7 @@ TEST_F(MemoryTest, compacting_takes_a_chunk_and_a_piece) {
       TaskMonitor monitor;
       const TaskResult result = run_task(*producer, {0, block, 1, MemoryAccount::kUnlimited, 0}, account, monitor);
       const WrittenChunk& piece = result.written.at(0);
-      list.pieces.push_back({piece.piece, piece.extents, piece.written.bytes, piece.written.crc32c});
+      list.pieces.push_back({piece.piece, piece.extents, block});
       list.offsets.push_back(list.offsets.back() + produced);
     }
     Plan plan = *producer;
@@ -391,7 +389,7 @@ TEST_F(MemoryTest, compacting_takes_a_chunk_and_a_piece) {
     stage.program = passes::move_program(dense.spec, metadata.chunks, 0, 1, passes::Move::gather);
     stage.projection = project(stage.program, metadata.chunks, passes::PlanIo(plan));
     plan.stages.push_back(stage);
-    save(plan, {{{1, 1, 1, stage.projection.peak, 0}, 0, {{0, list}}}}, at);
+    save(plan, {{{1, 1, 1, stage.projection.peak, 0}, 0, {{0, std::make_shared<const PieceList>(list)}}}}, at);
     return stage.projection.peak;
   };
   build(64, 64, folder.path() / "warm");

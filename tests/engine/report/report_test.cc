@@ -55,7 +55,6 @@ TEST(Tables, ColourOnlyWhereAsked) {
   EXPECT_FALSE(style_for(pipe.ends[1]).colour);
 }
 
-
 TEST(Tables, DurationsReadWell) {
   EXPECT_EQ(format_seconds(0.0123), "12 ms");
   EXPECT_EQ(format_seconds(1.84), "1.8 s");

@@ -126,7 +126,7 @@ class FakeExecutor final : public Executor {
     const TaskOrder held = mine_.at({order.stage, order.block});
     post([held, needed = wanted_[{order.stage, order.block}]] { return exceeded(held, needed); });
   }
-  void replan(std::shared_ptr<const Plan> plan, int, const std::map<int, PieceList>&) override {
+  void replan(std::shared_ptr<const Plan> plan, int, const Pieces&) override {
     plan_ = std::move(plan);
     ++script_.replans;
   }
