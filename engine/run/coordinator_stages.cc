@@ -236,7 +236,9 @@ void Coordinator::hand_out_plan() {
   write_plan(*plan_, plan_->options.run_dir, ++ledger_.generation);
   for (Executor* executor : {threads_.get(), workers_.get()})
     if (executor) executor->replan(plan_, ledger_.generation, pieces_);
-  sample_memory();  // lists of pieces take some, and tasks may be few now
+  // Lists of pieces take some memory, and what they were read from has left holes: known before tasks go on.
+  trim_malloc();
+  sample_memory();
 }
 
 bool Coordinator::grow_array_bound(const TaskRef& task, const TaskEvent& event, std::string& why) {
