@@ -62,7 +62,7 @@ void Coordinator::start() {
     if (scheduler_->complete(s)) continue;
     (stage(s).isolated ? worker_tasks : thread_tasks) = true;
   }
-  if (worker_tasks) workers_ = setup_.factory.workers(plan_, plan_->options.workers);
+  if (worker_tasks) workers_ = setup_.factory.workers(plan_, plan_->options.workers, setup_.signals.descriptor());
   if (thread_tasks) threads_ = setup_.factory.threads(plan_, plan_->options.workers);
   if (!pieces_.empty() || ledger_.generation > 0) pieces_changed_ = true;
   bound_malloc();

@@ -25,7 +25,8 @@ namespace cuboid {
 
 // How executors are made: of this process's threads, and of worker processes. Tests give fakes.
 struct ExecutorFactory {
-  std::function<std::unique_ptr<Executor>(std::shared_ptr<const Plan>, int count)> threads, workers;
+  std::function<std::unique_ptr<Executor>(std::shared_ptr<const Plan>, int count)> threads;
+  std::function<std::unique_ptr<Executor>(std::shared_ptr<const Plan>, int count, int stop)> workers;  // WorkerOptions
 };
 // run() with other executors.
 RunResult run_with(const PlanRequest& request, const Resolvers& resolvers, const RunOptions& options,

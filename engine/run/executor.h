@@ -81,6 +81,7 @@ struct WorkerOptions {
   std::string run_dir;               // holds plan.json, plan.1.json, ... by generation
   std::vector<std::string> plugins;  // libraries that the plan uses: loaded at start
   int count = 1;
+  int stop = -1;  // a descriptor: once it is readable, nobody waits for plugins to be loaded
 };
 // Starts one worker at once and loads every plugin in it: throws Error{plugin} with the loader's text. Others start as
 // they are needed.

@@ -133,12 +133,17 @@ Worker& WorkerExecutor::start() {
 }
 
 // Only for the first worker, before anything runs: a plugin that cannot be loaded must be known before the first write.
+// Not where the run is to stop: then nothing will be written.
 void WorkerExecutor::await_hello(Worker& worker) {
   std::vector<TaskEvent> none;
   while (!worker.greeted) {
-    pollfd wait{worker.process.socket(), POLLIN, 0};
-    if (poll(&wait, 1, -1) < 0 && errno != EINTR) break;
-    const bool lives = wait.revents == 0 || listen(worker, none);
+    pollfd wait[] = {{worker.process.socket(), POLLIN, 0}, {options_.stop, POLLIN, 0}};
+    if (poll(wait, std::size(wait), -1) < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    if (wait[1].revents != 0) return;
+    const bool lives = wait[0].revents == 0 || listen(worker, none);
     if (worker.fault) throw *worker.fault;
     if (!lives) {
       throw Error(ErrorKind::plugin, "a worker process " + worker.process.end().cause +
@@ -249,7 +254,8 @@ std::vector<TaskEvent> WorkerExecutor::collect() {
 
 bool WorkerExecutor::listen(Worker& worker, std::vector<TaskEvent>& events) {
   std::array<char, 65536> bytes;
-  for (;;) {
+  // One that never stops talking has its turn like the others.
+  for (int turns = 0; turns < 16; ++turns) {
     const ssize_t got = recv(worker.process.socket(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
@@ -267,6 +273,7 @@ bool WorkerExecutor::listen(Worker& worker, std::vector<TaskEvent>& events) {
       return false;
     }
   }
+  return true;
 }
 
 TaskEvent WorkerExecutor::event_of(const Worker& worker, TaskEvent::What what) const {
@@ -278,7 +285,7 @@ TaskEvent WorkerExecutor::event_of(const Worker& worker, TaskEvent::What what) c
 }
 
 void WorkerExecutor::hear(Worker& worker, const protocol::FrameReader::Frame& frame, std::vector<TaskEvent>& events) {
-  worker.last_progress = Clock::now();
+  if (frame.type == Type::hello || frame.type == Type::progress) worker.last_progress = Clock::now();
   if (frame.type == Type::hello) {
     const protocol::Hello hello = protocol::decode_hello(frame.payload);
     worker.fault = hello.error;

@@ -12,6 +12,10 @@ Error nonsense(const std::string& what) {
                                        "): are cuboid and cuboid-worker of one version?");
 }
 
+bool is_known(Type type) {
+  return (type >= Type::setup && type <= Type::ask) || (type >= Type::hello && type <= Type::told);
+}
+
 class Encoder {
  public:
   explicit Encoder(Type type) {
@@ -323,6 +327,8 @@ std::optional<FrameReader::Frame> FrameReader::next() {
   if (buffer_.size() < sizeof bytes) return std::nullopt;
   std::memcpy(&bytes, buffer_.data(), sizeof bytes);
   if (bytes == 0 || bytes > kMaxFrame) throw nonsense("a message of impossible length");
+  if (buffer_.size() == sizeof bytes) return std::nullopt;
+  if (!is_known(static_cast<Type>(buffer_[sizeof bytes]))) throw nonsense("a message of an unknown type");
   if (buffer_.size() - sizeof bytes < bytes) return std::nullopt;
   Frame frame{static_cast<Type>(buffer_[sizeof bytes]), buffer_.substr(sizeof bytes + 1, bytes - 1)};
   buffer_.erase(0, sizeof bytes + bytes);

@@ -89,7 +89,8 @@ class FrameReader {
     std::string payload;
   };
   void append(std::span<const char> bytes) { buffer_.append(bytes.data(), bytes.size()); }
-  // The next whole frame, if it is there. Throws Error{corrupt} for a length beyond kMaxFrame.
+  // The next whole frame, if it is there. Throws Error{corrupt} for a length beyond kMaxFrame and
+  // for an unknown type.
   std::optional<Frame> next();
 
  private:

@@ -24,8 +24,8 @@ std::string worker_program(const std::string& given) {
 RunResult run(const PlanRequest& request, const Resolvers& resolvers, const RunOptions& options) {
   ExecutorFactory factory;
   factory.threads = make_thread_executor;
-  factory.workers = [&](std::shared_ptr<const Plan> plan, int count) {
-    WorkerOptions worker{worker_program(options.worker), request.options.run_dir, options.plugins, count};
+  factory.workers = [&](std::shared_ptr<const Plan> plan, int count, int stop) {
+    WorkerOptions worker{worker_program(options.worker), request.options.run_dir, options.plugins, count, stop};
     return make_worker_executor(std::move(plan), worker);
   };
   return run_with(request, resolvers, options, factory);

@@ -1,6 +1,8 @@
 #include "engine/worker/worker.h"
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -174,6 +176,16 @@ std::optional<int> number_after(int argc, char** argv, std::string_view name) {
   return std::nullopt;
 }
 
+int socket_of_worker = -1;
+
+// Programs and processes that a plugin starts must not hold the socket: where it stayed open, the coordinator would never
+// hear of this process's end.
+void keep_socket_to_this_process(int socket) {
+  fcntl(socket, F_SETFD, FD_CLOEXEC);
+  socket_of_worker = socket;
+  pthread_atfork(nullptr, nullptr, [] { close(socket_of_worker); });
+}
+
 // One arena, and a threshold that stays: memory that a call freed goes back at once.
 void keep_malloc_quiet() {
   if (!counted_malloc::active()) return;
@@ -195,6 +207,7 @@ int worker_main(int argc, char** argv, const LoadPlugins& load_plugins, const An
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != *parent) return 0;
   std::signal(SIGINT, SIG_IGN);  // the terminal sends it to both; the coordinator decides
+  keep_socket_to_this_process(*socket);
   keep_malloc_quiet();
   try {
     return Worker(*socket, load_plugins, answer).serve();

@@ -237,6 +237,12 @@ TEST_P(ExecutorTest, a_call_without_progress_times_out) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
 }
 
+TEST_P(ExecutorTest, a_call_that_only_logs_times_out) {
+  const auto executor = make({{"fake.flood", 0, 0, {4, 6}, {2, 3}, std::chrono::milliseconds(200)}});
+  executor->submit(order());
+  EXPECT_EQ(wait_for_end(*executor).what, What::timed_out);
+}
+
 TEST_P(ExecutorTest, progress_and_waiting_for_memory_stop_the_clock) {
   const auto timeout = std::chrono::milliseconds(400);
   const auto executor = make(
@@ -330,6 +336,36 @@ TEST_P(WorkerExecutorTest, a_call_that_hears_nothing_is_killed_when_its_time_is_
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
   executor->submit(order(1));
   EXPECT_EQ(wait_for_end(*executor).what, What::done);
+}
+
+TEST_P(WorkerExecutorTest, a_death_is_heard_though_a_copy_of_the_process_lives) {
+  const auto executor = make({{"fake.fork"}, {"fake.fill"}});
+  executor->submit(order());
+  const TaskEvent event = wait_for_end(*executor);
+  EXPECT_EQ(event.what, What::died);
+  EXPECT_THAT(event.error->message(), HasSubstr("signal 6 (Aborted)"));
+  executor->submit(order(1));
+  EXPECT_EQ(wait_for_end(*executor).what, What::done);
+}
+
+TEST_P(WorkerExecutorTest, messages_of_no_known_type_end_the_worker) {
+  const auto executor = make({{"fake.rubbish"}, {"fake.fill"}});
+  executor->submit(order());
+  const TaskEvent event = wait_for_end(*executor);
+  EXPECT_EQ(event.what, What::died);
+  EXPECT_THAT(event.error->message(), HasSubstr("unknown type"));
+  executor->submit(order(1));
+  EXPECT_EQ(wait_for_end(*executor).what, What::done);
+}
+
+TEST_P(WorkerExecutorTest, nobody_waits_for_plugins_where_the_run_is_to_stop) {
+  plan = make_fake_plan({{"fake.fill"}}, folder.path());
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  EXPECT_NE(make_worker_executor(plan, {FAKE_WORKER, folder.path().string(), {"asleep"}, 1, ends[0]}), nullptr);
+  close(ends[0]), close(ends[1]);
+  EXPECT_FALSE(has_children());
 }
 
 TEST_P(WorkerExecutorTest, what_a_plugin_prints_never_reaches_standard_output) {

@@ -26,6 +26,21 @@ std::int64_t integer(const KernelSpec& spec, const std::string& name) {
   return found == spec.params.end() ? 0 : std::get<std::int64_t>(found->second);
 }
 
+// On the worker's socket, as a plugin may that closes descriptors and takes what comes for its own.
+void speak_rubbish() {
+  const char frame[] = {1, 0, 0, 0, 99};
+  if (write(3, frame, sizeof frame) != sizeof frame) std::abort();
+  std::this_thread::sleep_for(std::chrono::minutes(1));
+}
+
+void leave_a_copy_and_die() {
+  if (fork() == 0) {
+    alarm(60);
+    for (;;) pause();
+  }
+  std::abort();
+}
+
 class FakeKernel final : public Kernel {
  public:
   explicit FakeKernel(KernelSpec spec) : Kernel(std::move(spec)), n_(integer(spec_, "n")) {
@@ -61,6 +76,11 @@ class FakeKernel final : public Kernel {
       std::printf("a line that must not disturb anybody\n");
       std::fflush(stdout);
     }
+    if (name_ == "flood") {
+      while (!call.monitor->cancelled()) call.monitor->log(1, "still here");
+    }
+    if (name_ == "rubbish") speak_rubbish();
+    if (name_ == "fork") leave_a_copy_and_die();
     for (std::int64_t i = 0; name_ == "report" && i < n_; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       call.monitor->progress(0.5);

@@ -245,7 +245,7 @@ std::int64_t Watch::count(RunEvent::What what) const {
 
 ExecutorFactory factory(Script& script) {
   const auto make = [&script](int queue) {
-    return [&script, queue](std::shared_ptr<const Plan> plan, int count) {
+    return [&script, queue](std::shared_ptr<const Plan> plan, int count, int = -1) {
       return std::make_unique<FakeExecutor>(script, std::move(plan), count, queue);
     };
   };

@@ -1,5 +1,5 @@
 // cuboid-worker with functions that misbehave instead of plugins. The plugin "broken" cannot be loaded, "stuck" ends
-// the process.
+// the process, "asleep" does so after a minute.
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
     for (const std::string& plugin : plugins) {
       if (plugin == "broken") throw cuboid::Error(cuboid::ErrorKind::plugin, "the plugin 'broken' cannot be loaded");
       if (plugin == "stuck") std::exit(7);
+      if (plugin == "asleep") std::this_thread::sleep_for(std::chrono::minutes(1)), std::exit(7);
     }
     return {&cuboid::testing::fake_kernels()};
   };

@@ -679,7 +679,7 @@ TEST_F(RunTest, ADamagedJournalIsRefusedWithAWayOut) {
 
 TEST_F(RunTest, APluginThatCannotBeLoadedLeavesNothingBehind) {
   ExecutorFactory factory;
-  factory.workers = [](auto, int) -> std::unique_ptr<Executor> {
+  factory.workers = [](auto, int, int) -> std::unique_ptr<Executor> {
     throw Error(ErrorKind::plugin, "undefined symbol: f");
   };
   try {
