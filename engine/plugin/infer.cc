@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/plugin/abi_values.h"
+#include "engine/plugin/calling_process.h"
 #include "storage/error.h"
 #include "storage/printable.h"
 
@@ -96,9 +97,12 @@ std::vector<Box> needed_by(const std::string& id, const cuboid_fn& fn, const cub
     need.push_back(&needs[n]);
   }
   cuboid_status status = CUBOID_OK;
+  const CallingProcess here;
   try {
     status = fn.regions(&question, static_cast<std::uint32_t>(k), &want, need.data());
+    here.end_copy();
   } catch (...) {
+    here.end_copy();
     throw Error(ErrorKind::plugin, id + ": its regions let an exception escape", {{"function", id}});
   }
   if (status != CUBOID_OK)
@@ -144,9 +148,12 @@ InferAnswer call_infer_watched(const PluginLibrary& library, std::size_t functio
   answer.out = out.data();
   cuboid_status status = CUBOID_OK;
   const std::function<void()> infer = [&] { status = fn.infer(&question.ask, &answer); };
+  const CallingProcess here;
   try {
     around(infer);
+    here.end_copy();
   } catch (...) {
+    here.end_copy();
     wrong(id, "let an exception escape");
   }
   if (status != CUBOID_OK)

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "engine/plugin/calling_process.h"
+
 namespace cuboid {
 namespace {
 
@@ -55,7 +57,9 @@ class LanePool {
       lane.called.acquire();
       Spread& spread = *lane.spread;
       std::fesetenv(&spread.floating_point);
+      const CallingProcess here;
       spread.work(lane.number);
+      here.end_copy();
       {
         const std::lock_guard lock(mutex_);
         idle_.push_back(&lane);
@@ -84,7 +88,9 @@ void run_on_lanes(std::uint32_t lanes, const std::function<void(std::uint32_t la
     others[k]->number = static_cast<std::uint32_t>(k) + 1;
     others[k]->called.release();
   }
+  const CallingProcess here;
   work(0);
+  here.end_copy();
   spread.running.wait();
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/plugin/calling_process.h"
 #include "engine/plugin/host_heap.h"
 #include "engine/plugin/kept_surroundings.h"
 #include "engine/plugin/lanes.h"
@@ -117,6 +118,7 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
   call_.param = params_.data();
   cuboid_status status = CUBOID_OK;
   const KeptSurroundings kept;
+  const CallingProcess here;
   try {
     status = body(&call_);
   } catch (const std::bad_alloc&) {
@@ -129,6 +131,7 @@ void PluginCall::invoke(Stage stage, bool sees_inputs, bool sees_outputs,
     escaped_ = "of an unknown type ";
     status = CUBOID_E_THROWN;
   }
+  here.end_copy();
   if (const std::string changes = probe_ ? kept.changes() : ""; !changes.empty())
     probe_->broke(CallProbe::Promise::surroundings, changes);
   if (probe_) probe_->returned(status);

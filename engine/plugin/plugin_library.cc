@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 
+#include "engine/plugin/calling_process.h"
 #include "storage/error.h"
 #include "storage/printable.h"
 
@@ -108,7 +109,9 @@ cuboid_plugin_v1_fn PluginLibrary::find_entry() const {
     // RTLD_NODELETE is not among Boost's modes; it passes the bits on. Lazy binding, Boost's default, would find an
     // undefined symbol only in the middle of a run.
     const auto mode = static_cast<boost::dll::load_mode::type>(RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const boost::dll::shared_library library(path, mode);
+    const CallingProcess here;
+    const boost::dll::shared_library library(path, mode);  // runs its static initialisers
+    here.end_copy();
     auto* entry = library.get<const cuboid_plugin*(const cuboid_hello*, const char**)>(CUBOID_ENTRY);
     Dl_info found{};
     std::error_code ignored;
@@ -127,9 +130,12 @@ const cuboid_plugin* PluginLibrary::greet(cuboid_plugin_v1_fn entry) const {
   const cuboid_hello hello{sizeof(cuboid_hello), CUBOID_MAJOR, 0, CUBOID_MINOR, &host_services()};
   const char* why = nullptr;
   const cuboid_plugin* plugin = nullptr;
+  const CallingProcess here;
   try {
     plugin = entry(&hello, &why);
+    here.end_copy();
   } catch (...) {
+    here.end_copy();
     fail("let an exception escape from " + std::string(CUBOID_ENTRY));
   }
   if (!plugin) fail("declined to be loaded: " + text_of(why));

@@ -1,4 +1,5 @@
 """A plugin that misbehaves in one block: the right exit code, the cause and the block named, all else finished and kept."""
+import signal
 import time
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import arrays
 import pipelines
 from libraries import PLUGINS, build
-from program import MIB, cuboid
+from program import MIB, cuboid, finish, start
 
 BLOCK, BLOCKS, BAD = 1000, 8, 5
 
@@ -99,6 +100,36 @@ def test_a_thread_that_writes_beside_its_output(tmp_path, library):
     assert again.total("tasks_reused") >= outcome.total("tasks_done") - outcome.total("tasks_reused")
     assert again.total("parked") == 1
     np.testing.assert_array_equal(arrays.read(tmp_path / "out/other.zarr"), 3 * x)
+
+
+@pytest.mark.parametrize("isolation", ["process", "thread"])
+def test_a_copy_of_the_process_that_comes_back_writes_nothing(tmp_path, library, isolation):
+    path, x = pipeline(tmp_path, library, "fork", step={"isolation": isolation})
+    outcome = cuboid("run", path, "--workers", 1, "--json", timeout=60)
+    assert "a process that a plugin forked came back" in outcome.err
+    np.testing.assert_array_equal(arrays.read(tmp_path / "out/after.zarr"), x + 1)
+
+
+def test_interrupted_while_a_plugin_is_loaded(tmp_path, library):
+    """A static initialiser that never ends; before the interrupt is sent it has begun."""
+    source = (PLUGINS / "bad.cc").read_text() + """
+#include <cstdio>
+static const int asleep = [] {
+  std::puts("asleep");
+  std::fflush(stdout);
+  for (;;) ::pause();
+  return 0;
+}();
+"""
+    (tmp_path / "asleep.cc").write_text(source)
+    path, _ = pipeline(tmp_path, build(tmp_path / "asleep.cc", tmp_path / "libasleep.so"), "throw")
+    process = start("run", path, "--json")
+    while "asleep" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    outcome = finish(process, timeout=60)
+    assert outcome.code == 130 and outcome.json["status"] == "interrupted"
+    assert not (tmp_path / "out/after.zarr/zarr.json").exists()
 
 
 def test_grow_in_one_run(tmp_path, library):

@@ -1,4 +1,7 @@
 // Functions that keep their promises except in the block that begins at element `where`.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -47,6 +50,19 @@ struct Crash {
   static void run(Call& c) {
     if (here(c)) std::raise(SIGSEGV);
     copy(c);
+  }
+};
+
+// The copy comes back with another result, and the original only after it has ended.
+struct Fork {
+  static constexpr auto meta =
+      same_shape("bad.fork/1", "Comes back twice.").call_bytes("0", exact).outside_bytes("0", exact);
+  static void run(Call& c) {
+    copy(c);
+    if (!here(c)) return;
+    const pid_t child = ::fork();
+    if (child == 0) c.out<double, 1>(0)(0) = -1;
+    if (child > 0) ::waitpid(child, nullptr, 0);
   }
 };
 
@@ -147,5 +163,5 @@ struct Beside {
 
 }  // namespace
 
-CUBOID_PLUGIN("bad", "1.0.0", Abort, Crash, Leave, Quit, Throw, Loop, Acquire<true>, Acquire<false>, Malloc, TooMany,
-              Beside<-1>, Beside<1>)
+CUBOID_PLUGIN("bad", "1.0.0", Abort, Crash, Fork, Leave, Quit, Throw, Loop, Acquire<true>, Acquire<false>, Malloc,
+              TooMany, Beside<-1>, Beside<1>)
