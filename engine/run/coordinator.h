@@ -167,6 +167,7 @@ class Coordinator {
   void close_complete_stages();
   bool replan();  // false: the plan would not fit or its stages changed
   void hand_out_plan();
+  ExceedRules rules_of(int index) const;
   void set_up_stage(int index);
   bool grow_array_bound(const TaskRef& task, const TaskEvent& event, std::string& why);
   bool gathered(int pieces) const;  // by any stage

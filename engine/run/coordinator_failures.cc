@@ -127,6 +127,7 @@ void Coordinator::on_failed(TaskEvent& event) {
     return;
   }
   if (event.evidence == Evidence::own_bound) return on_exceeded_bound(event, running);
+  run.limits.rules = rules_of(task.stage);
   const Next next = decide(run.limits, history.failed, siblings(task), can_split(event.order));
   if (next.what == Next::What::ask && run.always) return apply_choice(task, *run.always, next, event);
   apply(task, next, event);
@@ -265,6 +266,7 @@ void Coordinator::on_wants_growth(const TaskEvent& event) {
   StageRun& run = run_of(event.order.stage);
   const TaskRef task{event.order.stage, event.order.block};
   std::optional<std::uint64_t> wanted;
+  run.limits.rules = rules_of(task.stage);
   if (run.estimated) wanted = grow_in_place(run.limits, running->order.allowance, event.needed, free_bytes(false));
   if (!wanted || stopping_) return executor_for(running->isolated)->refuse(running->order);
   running->growth_wanted = event.needed;
@@ -440,6 +442,7 @@ void Coordinator::apply_choice(TaskRef task, const Choice& choice, const Next& p
       break;
     }
     case Choice::What::alone:
+      run.limits.rules = rules_of(task.stage);
       next.what = Next::What::retry_alone;
       next.allowance = std::max(largest_allowance(run.limits), event.order.allowance);
       if (next.allowance <= event.order.allowance) next.what = Next::What::park;

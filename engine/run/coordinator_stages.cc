@@ -82,13 +82,19 @@ bool Coordinator::nothing_to_do() const {
   });
 }
 
-void Coordinator::set_up_stage(int index) {
-  StageRun& run = run_of(index);
+// As the room is now: of what the process was planned to take it may take more.
+ExceedRules Coordinator::rules_of(int index) const {
   const Stage& of = stage(index);
   ExceedRules rules = resolve_rules(setup_.options.on_exceed, of.options.on_exceed,
                                     setup_.options.override_step_policies, room(of.isolated));
   if (rules.action == ExceedAction::ask && !setup_.options.decider) rules.action = ExceedAction::park;
-  run.limits = {rules, plan_->options.budget, of.projection};
+  return rules;
+}
+
+void Coordinator::set_up_stage(int index) {
+  StageRun& run = run_of(index);
+  const Stage& of = stage(index);
+  run.limits = {rules_of(index), plan_->options.budget, of.projection};
   Projection& projection = run.limits.projection;
   run.estimated = projection.uncertain > 0 || projection.unknown || projection.outside > 0;
   // What bypasses the host is an estimate even where its number is trusted: nothing refuses it exactly.
