@@ -9,13 +9,18 @@
 namespace cuboid {
 
 // Metadata that is there but wrong is a fault of the input (Error{invalid}), unlike a chunk that cannot be read.
-inline ZarrArray open_array_at(const std::string& path) {
+template <class Open>
+auto with_metadata_as_input(const Open& open) {
   try {
-    return ZarrArray::open(path);
+    return open();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::corrupt) throw;
     throw Error(ErrorKind::invalid, error.message(), error.context());
   }
+}
+
+inline ZarrArray open_array_at(const std::string& path) {
+  return with_metadata_as_input([&] { return ZarrArray::open(path); });
 }
 
 // The same where strings of any length will do, too.
@@ -24,7 +29,8 @@ inline std::variant<ZarrArray, StringArray> open_any_array_at(const std::string&
     return open_array_at(path);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;
-    if (auto strings = StringArray::open(open_store(path))) return *std::move(strings);
+    auto strings = with_metadata_as_input([&] { return StringArray::open(open_store(path)); });
+    if (strings) return *std::move(strings);
     throw;
   }
 }

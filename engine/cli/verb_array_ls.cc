@@ -3,6 +3,7 @@
 
 #include "engine/cli/command.h"
 #include "engine/cli/element_text.h"
+#include "engine/cli/open_array.h"
 #include "engine/report/table.h"
 #include "storage/hierarchy.h"
 #include "storage/printable.h"
@@ -64,7 +65,8 @@ nlohmann::json node_json(const HierarchyNode& node) {
 }  // namespace
 
 int array_ls_command(const ArrayCommand& command) {
-  const std::vector<HierarchyNode> nodes = read_hierarchy(*open_store(command.path));
+  const std::vector<HierarchyNode> nodes =
+      with_metadata_as_input([&] { return read_hierarchy(*open_store(command.path)); });
   if (nodes.empty()) throw Error(ErrorKind::not_found, command.path + ": no Zarr array or group at or below this path");
   if (command.common.json) {
     auto list = nlohmann::json::array();

@@ -124,7 +124,7 @@ void Binding::bind_axes() {
 void Binding::bind_halos() {
   constants_ = params_.numbers(*function_);
   for (const auto& [axis, formula] : function_->regions.halo) {
-    const std::int64_t halo = formula.count(constants_);
+    const std::int64_t halo = count(formula, constants_);
     if (halo > kMaxHalo) refuse("the halo along " + axis + " is " + std::to_string(halo) + " elements: too large");
     halos_[axis] = halo;
   }
@@ -176,9 +176,9 @@ void Binding::bind_outputs(const KernelSpec& spec) {
         output.spec.extents.push_back({answer.max_shape[0], std::max(answer.trust, Trust::bound)});
       } else {
         // Of the whole domain; a data-dependent extent is bounded block by block, this one may be beyond all measure.
-        const bool vast = extent.data_dependent() && extent.formula.value(constants_) > Expression::kMaxValue;
+        const bool vast = extent.data_dependent() && value(extent.formula, constants_) > Expression::kMaxValue;
         output.spec.extents.push_back(
-            {vast ? static_cast<std::int64_t>(Expression::kMaxValue) : extent.formula.count(constants_),
+            {vast ? static_cast<std::int64_t>(Expression::kMaxValue) : count(extent.formula, constants_),
              worst_trust(extent)});
       }
     }
@@ -358,7 +358,7 @@ Box Binding::output_box(std::size_t k, const Box& block) const {
 std::int64_t Binding::first_extent(std::size_t k, const Shape& block) const {
   const ExtentPattern& extent = function_->signature.outputs[k].extents[0];
   if (extent.form == ExtentPattern::Form::inferred) return inferred(block).outputs[k].max_shape[0];
-  return extent.formula.count(variables(block));
+  return count(extent.formula, variables(block));
 }
 
 Shape Binding::output_extents(std::size_t k, const Shape& block) const {
@@ -399,7 +399,7 @@ std::optional<std::int64_t> Binding::promised_rows(std::size_t k, const Shape& b
 std::optional<std::int64_t> Binding::promised_slab(std::size_t k, const Shape& block) const {
   const std::optional<Expression>& slab = function_->outputs[k].slab;
   if (!slab) return std::nullopt;
-  return std::max<std::int64_t>(slab->count(variables(block)), 1);
+  return std::max<std::int64_t>(count(*slab, variables(block)), 1);
 }
 
 InferAnswer::Bytes Binding::number(const BytesManifest& bytes, const Shape& block) const {
@@ -407,7 +407,7 @@ InferAnswer::Bytes Binding::number(const BytesManifest& bytes, const Shape& bloc
     case BytesManifest::Source::unknown:
       return {0, Trust::unknown};
     case BytesManifest::Source::formula:
-      return {static_cast<std::uint64_t>(bytes.formula.count(variables(block))), bytes.trust};
+      return {static_cast<std::uint64_t>(count(bytes.formula, variables(block))), bytes.trust};
     case BytesManifest::Source::callback:
       break;
   }
@@ -450,7 +450,7 @@ const InferAnswer& Binding::inferred(const Shape& block) const {
     if (answer.outputs.at(k).dtype != dtype(pattern)) wrong("type");
     for (std::size_t a = 0; a < pattern.extents.size(); ++a) {
       if (pattern.extents[a].form == ExtentPattern::Form::inferred) continue;
-      if (answer.outputs[k].max_shape[a] != pattern.extents[a].formula.count(variables(block)))
+      if (answer.outputs[k].max_shape[a] != count(pattern.extents[a].formula, variables(block)))
         wrong("extent along axis " + std::to_string(a));
     }
   }
@@ -469,7 +469,7 @@ void Binding::bind_partials() {
   for (std::size_t axis = 0; axis < domain_.size(); ++axis) reduction_->axes.push_back(axis);
   for (const ArrayPattern& partial : function_->partial) {
     Shape& tail = reduction_->tails.emplace_back();
-    for (const ExtentPattern& extent : partial.extents) tail.push_back(extent.formula.count(constants_));
+    for (const ExtentPattern& extent : partial.extents) tail.push_back(count(extent.formula, constants_));
     if (element_count(tail) == 0) refuse("its partial result " + partial.name + " has no elements");
     reduction_->states.push_back(dtype(partial));
   }
@@ -514,6 +514,22 @@ CallMemory Binding::memory(const Shape& block, bool padded) const {
   memory.outside = outside.bytes;
   memory.uncertain += outside.bytes;
   return memory;
+}
+
+double Binding::value(const Expression& formula, const Expression::Variables& variables) const {
+  try {
+    return formula.value(variables);
+  } catch (const Error& error) {
+    refuse(error.message());
+  }
+}
+
+std::int64_t Binding::count(const Expression& formula, const Expression::Variables& variables) const {
+  try {
+    return formula.count(variables);
+  } catch (const Error& error) {
+    refuse(error.message());
+  }
 }
 
 void Binding::refuse(const std::string& why) const { throw Error(ErrorKind::invalid, function_->id + ": " + why); }

@@ -84,6 +84,9 @@ class Binding {
   Expression::Variables variables(const Shape& block) const;
   std::optional<std::size_t> domain_axis(const std::string& axis) const;
   std::uint64_t padding_bytes(const Shape& block) const;
+  // Of a formula; what is wrong with it is said of this function.
+  double value(const Expression& formula, const Expression::Variables& variables) const;
+  std::int64_t count(const Expression& formula, const Expression::Variables& variables) const;
   [[noreturn]] void refuse(const std::string& why) const;
 
   const FunctionManifest* function_;

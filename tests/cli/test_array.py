@@ -141,6 +141,13 @@ def test_ls_shows_the_hierarchy(tmp_path):
     cuboid("array", "ls", tmp_path / "nowhere", expect=2)
 
 
+def test_what_is_no_archive_is_an_input_that_is_wrong(tmp_path):
+    torn = tmp_path / "torn.zip"
+    torn.write_bytes(b"PK")
+    for verb in ("info", "ls", "cat"):
+        assert "no ZIP archive" in cuboid("array", verb, torn, expect=2).err
+
+
 def test_codecs_print_a_codec_a_line():
     lines = cuboid("array", "codecs").out.splitlines()
     names = [line.split()[0] for line in lines]
