@@ -10,7 +10,24 @@ namespace {
 
 using passes::Draft;
 
+// Intermediates come and go in the run directory's `data`, and what an output replaces goes as a whole.
+void check_apart_from_run(const PlanRequest& request, const Plan& plan) {
+  if (request.options.run_dir.empty()) return;
+  const std::string run_dir = place(request.options.run_dir), data = run_dir + "/data";
+  const auto fail = [&](const std::string& what, const std::string& where) {
+    throw Error(ErrorKind::invalid, what + " " + where + " and the run directory " + run_dir +
+                                        " lie one inside the other: what is there would be removed; choose another "
+                                        "path or --run-dir");
+  };
+  for (const OutputRequest& output : request.outputs)
+    if (const std::string here = place(output.path); inside(here, data) || inside(run_dir, here))
+      fail("the output", here);
+  for (const PlanArray& array : plan.arrays)
+    if (array.role == PlanArray::Role::source && inside(place(array.location), data)) fail("the input", array.location);
+}
+
 void check_outputs(const PlanRequest& request, const Plan& plan) {
+  check_apart_from_run(request, plan);
   std::vector<std::string> outputs;
   for (const OutputRequest& output : request.outputs) {
     const std::string here = place(output.path);

@@ -88,6 +88,7 @@ bool RunInProgress::plan_it(const Remembered& remembered) {
 RunResult RunInProgress::run() {
   if (dir().empty()) throw Error(ErrorKind::invalid, "a run needs a run directory (--run-dir)");
   const bool had_directory = std::filesystem::exists(dir());
+  check_run_dir(dir());
   // An existing journal is another coordinator's until the lock says otherwise.
   if (std::filesystem::exists(Journal::path_in(dir()))) lock_.emplace(dir());
   const Remembered remembered = remember(dir(), options_.fresh);

@@ -61,6 +61,16 @@ void remove_plan_files(const std::string& run_dir) {
   }
 }
 
+void check_run_dir(const std::string& run_dir) {
+  std::error_code ignored;
+  if (fs::exists(Journal::path_in(run_dir), ignored)) return;
+  for (const char* name : {"data", "plan.json"})
+    if (fs::exists(fs::symlink_status(run_dir + "/" + name, ignored)))
+      throw Error(ErrorKind::invalid, "the run directory " + run_dir + " holds '" + name +
+                                          "', but no run's journal: a run would replace and remove it. Choose another "
+                                          "--run-dir, or move it away");
+}
+
 void remove_run(const std::string& run_dir, const std::vector<JournalOutput>& outputs) {
   for (const JournalOutput& output : outputs) {
     const auto store = open_store(output.location);

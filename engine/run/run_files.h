@@ -13,6 +13,9 @@ void write_plan(const Plan& plan, const std::string& run_dir, int generation);
 // The plan that fixed this directory's shape; nullptr where there is none that can be read.
 std::shared_ptr<const Plan> read_plan(const std::string& run_dir, const Resolvers& resolvers);
 
+// Throws Error{invalid} where a run would take somebody's files for its own: `data` or plan.json without a journal.
+void check_run_dir(const std::string& run_dir);
+
 // Removes the outputs that the journal names, the journal, plan files and intermediates: nothing else, since a run
 // directory may be shared.
 void remove_run(const std::string& run_dir, const std::vector<JournalOutput>& outputs);

@@ -203,6 +203,43 @@ def test_a_run_directory_that_was_moved_goes_on(stopped, tmp_path):
     assert tree(folder / "out") == expected
 
 
+@pytest.mark.parametrize("name", ["data", "plan.json"])
+def test_a_run_directory_with_files_that_no_run_made_is_refused(tmp_path, name):
+    path = pipeline(tmp_path)
+    mine = tmp_path / "data" / "notes.txt" if name == "data" else tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("not yours")
+    before = tree(tmp_path)
+    for flags in ([], ["--fresh"]):
+        assert f"'{name}'" in cuboid("run", path, "--run-dir", tmp_path, *flags, expect=2).err
+    assert f"'{name}'" in cuboid("array", "copy", tmp_path / "x.zarr", tmp_path / "copy.zarr", "--run-dir", tmp_path, expect=2).err
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("store", ["pipeline.run/data/total", "pipeline.run/data", "pipeline.run", "."])
+def test_an_output_that_a_run_would_remove_with_its_own_files_is_refused(tmp_path, store):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    arrays.write(tmp_path / "x.zarr", np.zeros((4, 4)), (2, 2))
+    path = pipelines.write(folder, arrays={"x": "../x.zarr"}, steps={"total": {"call": "sum", "args": ["x"]}},
+                           store={"total": store})
+    for command in ("plan", "run"):
+        assert "run directory" in cuboid(command, path, expect=2).err
+    assert list(tree(folder)) == [path.name]
+
+
+def test_an_input_among_the_intermediates_of_its_own_run_is_refused(tmp_path):
+    path = pipelines.write(tmp_path, arrays={"x": "x.zarr"}, steps={"total": {"call": "sum", "args": ["x"]}},
+                           store={"total": "out.zarr"})
+    arrays.write(tmp_path / "x.zarr", np.zeros((4, 4)), (2, 2))
+    cuboid("run", path)
+    arrays.write(tmp_path / "pipeline.run/data/x.zarr", np.ones((4, 4)), (2, 2))
+    path = pipelines.write(tmp_path, arrays={"x": "pipeline.run/data/x.zarr"},
+                           steps={"total": {"call": "sum", "args": ["x"]}}, store={"total": "out.zarr"})
+    assert "run directory" in cuboid("run", path, expect=2).err
+    assert arrays.read(tmp_path / "pipeline.run/data/x.zarr").all()
+
+
 def test_a_lock_that_nobody_holds_is_no_obstacle(stopped):
     folder, path, _, expected = stopped
     (path.with_suffix(".run") / "coordinator.lock").write_text(f"{os.getpid()}\n")  # a process that lives, and is no run
