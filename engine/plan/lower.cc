@@ -359,7 +359,7 @@ class Lowering {
   std::vector<int> add_columns(int k, const std::string& suffix) {
     std::vector<int> columns;
     for (std::size_t output : step(k).kernel->runs()->columns)
-      columns.push_back(add_runs(step(k).value_name(output) + suffix, step(k).specs[output]));
+      columns.push_back(add_runs(step(k).value_name(output) + suffix, step(k).specs[output], kRunRows));
     return columns;
   }
   // One that says something of each row of all runs of a level: of as many as there are elements, at most.
@@ -367,11 +367,11 @@ class Lowering {
     ArraySpec spec;
     spec.dtype = dtype;
     spec.extents = {{std::max<std::int64_t>(element_count(step(k).specs[output].max_shape()), 1), Trust::bound}};
-    return add_runs(step(k).value_name(output) + suffix, spec);
+    return add_runs(step(k).value_name(output) + suffix, spec, kRunRows * kInt64.size / dtype.size);
   }
-  // Stored in objects of a bounded number of rows.
-  int add_runs(const std::string& name, const ArraySpec& spec) {
-    const std::int64_t rows = std::clamp<std::int64_t>(spec.extents[0].value, 1, kRunRows);
+  // Stored in objects of at most so many rows.
+  int add_runs(const std::string& name, const ArraySpec& spec, std::int64_t most) {
+    const std::int64_t rows = std::clamp<std::int64_t>(spec.extents[0].value, 1, most);
     return add_array(
         {name, PlanArray::Role::pieces, spec, {rows}, -1, {}, plan_.options.run_dir + "/data/" + name, 0, false});
   }

@@ -230,9 +230,8 @@ struct Journal::State {
     std::memcpy(&value, blob.data(), sizeof value);
     return value;
   }
-  std::vector<JournalObject> unpack(std::string_view blob) {
+  void unpack(std::string_view blob, const std::function<void(JournalObject&)>& each) {
     Unpacker in{blob};
-    std::vector<JournalObject> objects;
     while (in.ok && !in.rest.empty()) {
       JournalObject object;
       const std::int64_t array = in.number();
@@ -243,10 +242,9 @@ struct Journal::State {
       object.extents = in.shape();
       if (!in.ok) break;
       object.array = name_of(array);
-      objects.push_back(std::move(object));
+      each(object);
     }
     if (!in.ok) fail(nullptr, path, SQLITE_CORRUPT);
-    return objects;
   }
   void pack(const std::vector<JournalObject>& objects) {
     packed.clear();
@@ -479,9 +477,21 @@ void Journal::each_block(const std::string& stage, const std::function<void(cons
     row.allowed = query.bytes(4), row.allowance = query.bytes(5);
     row.peak = query.bytes(6), row.peak_u = query.bytes(7);
     row.seconds = query.real(8);
-    row.objects = s.unpack(query.text(9));
+    row.objects.clear();
+    s.unpack(query.text(9), [&](JournalObject& object) { row.objects.push_back(std::move(object)); });
     each(row);
   }
+}
+
+void Journal::each_object(const std::string& stage,
+                          const std::function<void(std::int64_t block, const JournalObject&)>& each) const {
+  State& s = *state_;
+  if (!s.ids.contains(stage)) s.load_names();
+  const auto id = s.ids.find(stage);
+  if (id == s.ids.end()) return;
+  State::Query query(s, "SELECT block, objects FROM blocks WHERE stage=? ORDER BY block");
+  query.bind(id->second);
+  while (query.next()) s.unpack(query.text(1), [&](JournalObject& object) { each(query.number(0), object); });
 }
 
 void Journal::each_source(const std::string& array, const std::function<void(const JournalSource&)>& each) const {

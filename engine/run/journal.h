@@ -128,6 +128,9 @@ class Journal {
   // --- reading
   // Committed and gathered rows, in block order.
   void each_block(const std::string& stage, const std::function<void(const JournalBlock&)>& each) const;
+  // What those wrote alone, one at a time: a block may have written ten thousands.
+  void each_object(const std::string& stage,
+                   const std::function<void(std::int64_t block, const JournalObject&)>& each) const;
   void each_source(const std::string& array, const std::function<void(const JournalSource&)>& each) const;
   std::vector<std::string> stages() const;
   // How many attempts at each block failed, over all runs.

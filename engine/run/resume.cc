@@ -165,13 +165,11 @@ PieceList list_pieces(const Journal& journal, const Plan& plan, int index) {
   const Stage& stage = plan.stages[static_cast<std::size_t>(array.producer)];
   PieceList list;
   BlockSet known(stage.grid.size());
-  journal.each_block(stage.name, [&](const JournalBlock& row) {
-    if (row.block < 0 || row.block >= stage.grid.size()) return;
-    for (const JournalObject& object : row.objects)
-      if (object.array == array.name && object.extents.size() > array.ragged_axis) {
-        list.pieces.push_back({object.piece, object.extents, object.chunk});
-        known.insert(row.block);
-      }
+  journal.each_object(stage.name, [&](std::int64_t block, const JournalObject& object) {
+    if (block < 0 || block >= stage.grid.size()) return;
+    if (object.array != array.name || object.extents.size() <= array.ragged_axis) return;
+    list.pieces.push_back({object.piece, object.extents, object.chunk});
+    known.insert(block);
   });
   if (!known.full())
     throw Error(ErrorKind::corrupt, "the journal does not know what every block of stage '" + stage.name +
