@@ -1,8 +1,13 @@
 // What the stages take: the task programs read on sizes, how many tasks at once, bytes moved, disk, and whether it
 // fits.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
 
 #include "engine/plan/passes.h"
 #include "engine/plan/piece.h"
@@ -369,18 +374,20 @@ void find_deciding(Draft& draft) {
   }
 }
 
-// The largest sum of what is on disk at once if stages run one after another; decoded bytes, bounds where extents are.
-void count_disk(Plan& plan) {
+// The largest sum of what is on disk at once if stages run one after another, of the arrays that count; decoded bytes,
+// bounds where extents are.
+std::uint64_t peak_on_disk(const Plan& plan, const std::function<bool(int array)>& counts) {
   std::vector<int> last_use(plan.arrays.size(), -1);
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     for (int array : plan.stages[s].inputs) last_use[array] = static_cast<int>(s);
   const auto bytes = [&](int array) {
+    if (!counts(array)) return std::uint64_t{0};
     return static_cast<std::uint64_t>(byte_count(plan.arrays[array].spec.max_shape(), plan.arrays[array].spec.dtype));
   };
-  std::uint64_t now = 0;
+  std::uint64_t now = 0, peak = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     for (int array : plan.stages[s].outputs) now += bytes(array);
-    plan.disk_peak = std::max(plan.disk_peak, now);
+    peak = std::max(peak, now);
     if (plan.options.keep) continue;
     for (int array : plan.stages[s].inputs) {
       const auto role = plan.arrays[array].role;
@@ -389,19 +396,65 @@ void count_disk(Plan& plan) {
         now -= bytes(array);
     }
   }
+  return peak;
 }
 
-void refuse_disk(Plan& plan) {
+// The nearest folder that exists, of a place on this machine, and its file system; nullopt: elsewhere.
+struct Disk {
+  std::filesystem::path folder;
+  dev_t device = 0;
+};
+std::optional<Disk> disk_of(const std::string& location) {
+  if (location.find("://") != std::string::npos) return std::nullopt;
   std::error_code error;
-  std::filesystem::path folder = std::filesystem::absolute(plan.options.run_dir, error);
-  while (!folder.empty() && !std::filesystem::exists(folder, error) && folder != folder.parent_path())
-    folder = folder.parent_path();
-  const auto space = std::filesystem::space(folder, error);
-  if (error || plan.disk_peak <= space.available) return;
-  plan.refused =
-      Refusal{"disk", std::nullopt, plan.disk_peak, space.available,
-              "the plan holds up to " + format_size(plan.disk_peak) + " on disk; " + folder.string() + " has " +
-                  format_size(space.available) + " free: use another --run-dir, or state smaller bounds (max_shape)"};
+  Disk disk{std::filesystem::absolute(location, error)};
+  struct stat info {};
+  while (::stat(disk.folder.c_str(), &info) != 0) {
+    if (disk.folder == disk.folder.parent_path()) return std::nullopt;
+    disk.folder = disk.folder.parent_path();
+  }
+  disk.device = info.st_dev;
+  return disk;
+}
+
+std::uint64_t bytes_below(const std::string& folder) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator entry(folder, error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    struct stat info {};
+    if (::lstat(entry->path().c_str(), &info) == 0) bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+// Each array on the file system that it is written to. What an earlier run stored there is no further need: it is kept
+// or replaced; looked for only where the run would be refused otherwise.
+void refuse_disk(Plan& plan) {
+  std::map<int, Disk> disks;  // by array
+  for (const Stage& stage : plan.stages)
+    for (const int array : stage.outputs)
+      if (const auto disk = disk_of(plan.arrays[array].location)) disks.emplace(array, *disk);
+  for (const auto& [first, disk] : disks) {
+    const auto counts = [&, device = disk.device](int array) {
+      const auto found = disks.find(array);
+      return found != disks.end() && found->second.device == device;
+    };
+    std::error_code error;
+    const auto space = std::filesystem::space(disk.folder, error);
+    const std::uint64_t needed = peak_on_disk(plan, counts);
+    if (error || needed <= space.available) continue;
+    std::uint64_t stored = 0;
+    for (const auto& [array, other] : disks)
+      if (counts(array)) stored += bytes_below(plan.arrays[array].location);
+    const std::uint64_t free = space.available + stored;
+    if (needed <= free) continue;
+    plan.refused = Refusal{"disk", std::nullopt, needed, free,
+                           "the plan holds up to " + format_size(needed) + " on the disk of " + disk.folder.string() +
+                               ", which has " + format_size(free) +
+                               " for it: use other paths or another --run-dir, or state smaller bounds (max_shape)"};
+    return;
+  }
 }
 
 }  // namespace
@@ -414,7 +467,7 @@ void project_all(Draft& draft) {
     plan.bytes_written += stage.numbers.bytes_written;
     plan.tasks += stage.numbers.tasks;
   }
-  count_disk(plan);
+  plan.disk_peak = peak_on_disk(plan, [](int) { return true; });
   find_deciding(draft);
   refuse_memory(draft);
   if (!plan.refused) refuse_disk(plan);

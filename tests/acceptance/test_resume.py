@@ -342,6 +342,28 @@ def test_a_full_disk_stops_the_run_and_space_lets_it_go_on(tmp_path, trouble):
     assert tree(tmp_path / "saved") == expected
 
 
+def test_room_on_disk_is_asked_for_where_it_is_needed_and_only_for_what_is_missing(tmp_path):
+    """2 MiB of results; a disk of 1 MiB, and one of 3 MiB that holds 1.5 MiB of them when the run goes on."""
+    x = np.random.default_rng(3).normal(size=(512, 512))
+    arrays.write(tmp_path / "x.zarr", x, (64, 64))
+    steps = {"y": {"call": "add", "args": ["x", 1]}}
+    for name, path in (("large", "disk/y.zarr"), ("small", "tiny/y.zarr"), ("elsewhere", "y.zarr")):
+        pipelines.write(tmp_path, f"{name}.yaml", arrays={"x": "x.zarr"}, steps=steps,
+                        store={"y": {"path": path, "codecs": "none"}})
+    outcome = in_namespace("""
+        mkdir disk tiny && mount -t tmpfs -o size=3m tmpfs disk && mount -t tmpfs -o size=1m tmpfs tiny
+        for i in 1 2; do $cuboid run small.yaml -q 2>>refused || echo $? >>codes; done
+        CUBOID_INJECT=run:48 $cuboid run large.yaml -q || echo $? >>codes
+        $cuboid run large.yaml -q
+        $cuboid run elsewhere.yaml -q --run-dir tiny/run
+        cp -r disk/y.zarr copy.zarr""", tmp_path)
+    assert outcome.returncode == 0, outcome.stderr
+    assert (tmp_path / "codes").read_text().split() == ["3", "3", "137"]
+    assert "tiny" in (tmp_path / "refused").read_text()
+    for name in ("copy.zarr", "y.zarr"):
+        np.testing.assert_array_equal(arrays.read(tmp_path / name), x + 1)
+
+
 def test_an_output_that_may_not_be_written_stops_the_run(tmp_path):
     path = pipeline(tmp_path)
     (tmp_path / "out").mkdir()
