@@ -1,4 +1,7 @@
 // The program `cuboid`: reads the command line into plain structs and hands them to one verb.
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
@@ -331,11 +334,25 @@ int act(int argc, char** argv) {
   }
 }
 
+// Whether somebody who still listens on standard output did not get all of it.
+bool output_is_lost() {
+  std::cout.flush();
+  if (std::cout) return false;
+  pollfd output{STDOUT_FILENO, 0, 0};
+  return ::poll(&output, 1, 0) < 1 || (output.revents & (POLLERR | POLLHUP)) == 0;  // else nobody reads the pipe
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int code = act(argc, argv);
-  std::cout.flush();
+  int code = act(argc, argv);
+  if (output_is_lost()) {
+    cuboid::print_error(cuboid::Error(cuboid::ErrorKind::io,
+                                      "standard output cannot be written, and what was told there is not complete: "
+                                      "see that its disk has space"),
+                        false);
+    if (code == cuboid::kExitDone) code = cuboid::exit_code(cuboid::Error(cuboid::ErrorKind::io, ""));
+  }
   cuboid::end_process(code);
   return code;
 }

@@ -204,3 +204,10 @@ def test_completion_knows_commands_and_flags(tmp_path):
     assert complete(tmp_path, "cuboid", "array", "c") == ["cat", "copy", "codecs"]
     assert complete(tmp_path, "cuboid", "run", "p.yaml", "--max-t") == ["--max-task-memory"]
     assert "worker" not in complete(tmp_path, "cuboid", "w")
+
+
+@pytest.mark.parametrize("words", [["functions"], ["functions", "--json"], ["array", "codecs"], ["--help"], ["plugin", "list"]])
+def test_output_that_cannot_be_written_is_an_io_error(words):
+    with open("/dev/full", "w") as full:
+        outcome = subprocess.run([CUBOID, *words], stdout=full, stderr=subprocess.PIPE, text=True, env=environment())
+    assert outcome.returncode == 6 and "standard output cannot be written" in outcome.stderr
