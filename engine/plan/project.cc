@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "engine/plan/passes.h"
 #include "engine/plan/piece.h"
@@ -435,7 +436,9 @@ void refuse_disk(Plan& plan) {
   for (const Stage& stage : plan.stages)
     for (const int array : stage.outputs)
       if (const auto disk = disk_of(plan.arrays[array].location)) disks.emplace(array, *disk);
+  std::set<dev_t> seen;
   for (const auto& [first, disk] : disks) {
+    if (!seen.insert(disk.device).second) continue;
     const auto counts = [&, device = disk.device](int array) {
       const auto found = disks.find(array);
       return found != disks.end() && found->second.device == device;
