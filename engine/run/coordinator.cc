@@ -298,6 +298,9 @@ void Coordinator::on_done(TaskEvent& event) {
   const int index = event.order.stage;
   const std::int64_t number = event.order.block;
   StageRun& run = run_of(index);
+  // What tells of very many objects takes memory itself, for which free buffers make room.
+  constexpr std::size_t kToldBytes = sizeof(WrittenChunk) + sizeof(JournalObject) + 128;
+  const Charge telling = own_.charge(event.result.written.size() * kToldBytes);
   JournalBlock row;
   row.block = number;
   row.fingerprint = recall_->fingerprint(index, number);
@@ -452,6 +455,7 @@ void Coordinator::sample_memory() {
     const std::uint64_t beside = less(memory.self, pool::free_bytes() + (granted() - granted(true)));
     measured_base_ = std::max(measured_base_, std::min(beside, std::exchange(beside_tasks_, beside)));
   }
+  bound_pool();
   if (memory.total > plan_->options.budget) pool::trim(), trim_malloc();
 }
 

@@ -205,6 +205,7 @@ class Coordinator {
   std::unique_ptr<Recall> recall_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<StageRun> stages_;
+  MemoryAccount own_;                 // of what the loop itself takes at times
   Pieces pieces_;                     // by array
   std::map<Key, History> histories_;  // of blocks with a failed attempt
   std::vector<Running> running_;
