@@ -138,7 +138,7 @@ Facts remember_earlier_run(PlanRequest& request, const Resolvers& resolvers) {
   Facts facts;
   try {
     const Journal journal(run_dir, Journal::Mode::read);
-    for (const JournalOutput& output : journal.outputs()) request.options.own_outputs.push_back(output.location);
+    for (std::string& own : own_outputs(journal.outputs())) request.options.own_outputs.push_back(std::move(own));
     facts.bounds = journal.bounds();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::not_found) return facts;

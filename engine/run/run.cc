@@ -71,7 +71,7 @@ class RunInProgress {
 };
 
 bool RunInProgress::plan_it(const Remembered& remembered) {
-  for (const JournalOutput& output : remembered.outputs) request_.options.own_outputs.push_back(output.location);
+  for (std::string& own : own_outputs(remembered.outputs)) request_.options.own_outputs.push_back(std::move(own));
   if (!options_.fresh) {
     facts_.bounds = remembered.bounds;
     request_.earlier = read_plan(dir(), resolvers_);

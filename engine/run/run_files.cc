@@ -31,6 +31,16 @@ std::optional<JournalOutput> row_of(const Journal& journal, const std::string& l
   return std::nullopt;
 }
 
+// Every output carries what made it (PlanArray of role output).
+bool made_by_cuboid(const std::string& location) {
+  try {
+    return ZarrArray::open(location).metadata().attributes.contains("cuboid");
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::io) throw;
+    return false;  // a group, or nothing that we write
+  }
+}
+
 bool is_visible(const PlanArray& array) { return is_visible(array.zarr->store(), array.zarr->path()); }
 
 void commit(Journal& journal) { journal.commit(true); }
@@ -71,12 +81,16 @@ void check_run_dir(const std::string& run_dir) {
                                           "--run-dir, or move it away");
 }
 
+std::vector<std::string> own_outputs(const std::vector<JournalOutput>& outputs) {
+  std::vector<std::string> own;
+  for (const JournalOutput& output : outputs)
+    if (!is_visible(*open_store(output.location), "") || made_by_cuboid(output.location))
+      own.push_back(output.location);
+  return own;
+}
+
 void remove_run(const std::string& run_dir, const std::vector<JournalOutput>& outputs) {
-  for (const JournalOutput& output : outputs) {
-    const auto store = open_store(output.location);
-    erase_metadata(*store, "");
-    store->erase_prefix("");
-  }
+  for (const std::string& location : own_outputs(outputs)) erase_array(*open_store(location), "");
   make_file_store(run_dir)->erase_prefix("data");
   remove_plan_files(run_dir);
   std::error_code error;

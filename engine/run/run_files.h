@@ -21,6 +21,10 @@ void check_run_dir(const std::string& run_dir);
 void remove_run(const std::string& run_dir, const std::vector<JournalOutput>& outputs);
 void remove_plan_files(const std::string& run_dir);
 
+// Where outputs that a journal names are still this run's to write: nothing is visible there, or what is says that Cuboid
+// made it. What somebody else put there meanwhile is an output that exists.
+std::vector<std::string> own_outputs(const std::vector<JournalOutput>& outputs);
+
 // Throws Error{invalid} where an output that is to be overwritten is a group.
 void check_overwritable(const Plan& plan);
 void check_overwritable(const Store& store, const std::string& path, const std::string& location);

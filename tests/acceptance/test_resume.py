@@ -228,6 +228,28 @@ def test_an_output_that_a_run_would_remove_with_its_own_files_is_refused(tmp_pat
     assert list(tree(folder)) == [path.name]
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_somebody_else_put_in_an_outputs_place_stays(tmp_path, zarr_format):
+    arrays.write(tmp_path / "x.zarr", np.zeros((4, 4)), (2, 2))
+    path = pipelines.write(tmp_path, arrays={"x": "x.zarr"}, steps={"total": {"call": "sum", "args": ["x"], "params": {"axis": 0}}},
+                           store={"total": {"path": "out.zarr", "format": zarr_format}})
+    cuboid("run", path)
+    cuboid("run", path, "--fresh")
+    shutil.rmtree(tmp_path / "out.zarr")
+    arrays.write(tmp_path / "out.zarr", np.ones((3, 3)), (2, 2))
+    before = tree(tmp_path / "out.zarr")
+    for flags in ([], ["--fresh"]):
+        for command in ("plan", "run"):
+            if flags and command == "plan":
+                continue
+            assert "exists already" in cuboid(command, path, *flags, expect=2).err
+    # Nor is it removed by a run that starts anew and writes elsewhere.
+    pipelines.write(tmp_path, arrays={"x": "x.zarr"}, steps={"total": {"call": "sum", "args": ["x"]}}, store={"total": "other.zarr"})
+    cuboid("run", path, "--fresh")
+    assert tree(tmp_path / "out.zarr") == before
+    shutil.rmtree(tmp_path / "out.zarr")
+
+
 def test_an_input_among_the_intermediates_of_its_own_run_is_refused(tmp_path):
     path = pipelines.write(tmp_path, arrays={"x": "x.zarr"}, steps={"total": {"call": "sum", "args": ["x"]}},
                            store={"total": "out.zarr"})
