@@ -1,5 +1,6 @@
 #include "storage/zarr_metadata.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "storage/codec_sharding.h"
@@ -32,6 +33,8 @@ Shape ArrayMetadata::chunk_counts() const {
 void check_metadata(const ArrayMetadata& metadata) {
   const std::size_t rank = metadata.shape.size();
   if (rank > kMaxRank) throw_bad_key("shape", metadata.shape, "at most 32 axes");
+  if (std::any_of(metadata.chunks.begin(), metadata.chunks.end(), [](std::int64_t extent) { return extent < 1; }))
+    throw Error(ErrorKind::invalid, "chunks of " + to_string(metadata.chunks) + ": expected extents of at least 1");
   byte_count(metadata.shape, metadata.dtype);
   byte_count(metadata.write_chunks(), metadata.dtype);
   Grid(metadata.shape, metadata.write_chunks());

@@ -1,3 +1,4 @@
+#include <cctype>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,20 @@ void print_json(const nlohmann::json& json) {
   if (!std::cout) throw Error(ErrorKind::io, "standard output cannot be written");
 }
 
+namespace {
+
+// Whether a text has a word, path or number that is not part of a longer one.
+bool has_word(const std::string& text, const std::string& word) {
+  const auto goes_on = [&](std::size_t at) {
+    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at]));
+  };
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    if (!(at > 0 && goes_on(at - 1)) && !goes_on(at + word.size())) return true;
+  return false;
+}
+
+}  // namespace
+
 void print_error(const Error& error, bool json) {
   if (json) {
     try {
@@ -52,8 +67,7 @@ void print_error(const Error& error, bool json) {
   for (const auto& [key, value] : error.context()) {
     const bool is_place =
         key == "array" || key == "chunk" || key == "file" || key == "stage" || key == "block" || key == "step";
-    const bool known =
-        error.message().find(value) != std::string::npos || where.find(key + " " + value) != std::string::npos;
+    const bool known = value.empty() || has_word(error.message(), value) || has_word(where, key + " " + value);
     if (is_place && !known) where += (where.empty() ? " (" : ", ") + key + " " + value;
   }
   if (!where.empty()) where += ")";

@@ -31,13 +31,14 @@ std::optional<JournalOutput> row_of(const Journal& journal, const std::string& l
   return std::nullopt;
 }
 
-// Every output carries what made it (PlanArray of role output).
+// Every output carries what made it (PlanArray of role output). Metadata that cannot be read is what a store leaves of ours
+// when it fails in the middle.
 bool made_by_cuboid(const std::string& location) {
   try {
     return ZarrArray::open(location).metadata().attributes.contains("cuboid");
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::io) throw;
-    return false;  // a group, or nothing that we write
+    return error.kind() != ErrorKind::not_found && error.kind() != ErrorKind::unsupported;  // a group, or strings
   }
 }
 

@@ -141,6 +141,14 @@ def test_ls_shows_the_hierarchy(tmp_path):
     cuboid("array", "ls", tmp_path / "nowhere", expect=2)
 
 
+def test_an_error_names_the_array_however_short_its_name(tmp_path):
+    zarr.create_array(store=str(tmp_path / "a"), shape=(4,), chunks=(2,), dtype="i1")
+    document = json.loads((tmp_path / "a/zarr.json").read_text())
+    document["chunk_grid"]["configuration"]["chunk_shape"] = [0]
+    (tmp_path / "a/zarr.json").write_text(json.dumps(document))
+    assert "chunks of (0): expected extents of at least 1 (array a)" in cuboid("array", "info", "a", cwd=tmp_path, expect=2).err
+
+
 def test_what_is_no_archive_is_an_input_that_is_wrong(tmp_path):
     torn = tmp_path / "torn.zip"
     torn.write_bytes(b"PK")
