@@ -355,11 +355,13 @@ class Lowering {
     add_stage(std::move(stage));
   }
 
-  // A ragged array for each column of a step's runs.
+  // A ragged array for each column of a step's runs. Its objects are as large as before it was known how long the result
+  // is: the stages that wrote them have run.
   std::vector<int> add_columns(int k, const std::string& suffix) {
     std::vector<int> columns;
     for (std::size_t output : step(k).kernel->runs()->columns)
-      columns.push_back(add_runs(step(k).value_name(output) + suffix, step(k).specs[output], kRunRows));
+      columns.push_back(add_runs(step(k).value_name(output) + suffix, step(k).specs[output],
+                                 std::min(kRunRows, step(k).kernel->outputs()[output].spec.extents[0].value)));
     return columns;
   }
   // One that says something of each row of all runs of a level: of as many as there are elements, at most.
@@ -367,11 +369,12 @@ class Lowering {
     ArraySpec spec;
     spec.dtype = dtype;
     spec.extents = {{std::max<std::int64_t>(element_count(step(k).specs[output].max_shape()), 1), Trust::bound}};
-    return add_runs(step(k).value_name(output) + suffix, spec, kRunRows * kInt64.size / dtype.size);
+    const std::int64_t most = kRunRows * static_cast<std::int64_t>(kInt64.size / dtype.size);
+    return add_runs(step(k).value_name(output) + suffix, spec, std::min(most, spec.extents[0].value));
   }
   // Stored in objects of at most so many rows.
   int add_runs(const std::string& name, const ArraySpec& spec, std::int64_t most) {
-    const std::int64_t rows = std::clamp<std::int64_t>(spec.extents[0].value, 1, most);
+    const std::int64_t rows = std::max<std::int64_t>(most, 1);
     return add_array(
         {name, PlanArray::Role::pieces, spec, {rows}, -1, {}, plan_.options.run_dir + "/data/" + name, 0, false});
   }

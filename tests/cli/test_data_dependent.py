@@ -293,6 +293,20 @@ def test_a_killed_run_goes_on_to_the_same_bytes(shuffled, tmp_path, call):
         assert stage["tasks_reused"] >= before.get(stage["name"], 0), stage["name"]
 
 
+def test_few_distinct_values_do_not_shrink_what_was_projected(tmp_path):
+    """What a merge was allowed is what it says, also when the result turned out to be short."""
+    x = np.random.default_rng(SEED).integers(0, 500, (300, 70)).astype("f4")
+    arrays.write(tmp_path / "x.zarr", x, (10, 70))
+    content = {"memory": "64MiB", "arrays": {"x": "x.zarr"}, "store": {"u.values": "v.zarr", "u.inverse_indices": "i.zarr"},
+               "steps": {"twice": {"call": "multiply", "args": ["x", 2]},
+                         "u": {"call": "unique_all", "args": ["twice"], "chunks": [4, 70]}}}
+    (tmp_path / "p.yaml").write_text(json.dumps(content))
+    outcome = cuboid("run", "p.yaml", "--json", cwd=tmp_path)
+    for stage in outcome.json["stages"]:
+        assert stage["peak_bytes"] <= stage["projected_bytes"], stage["name"]
+    same(arrays.read(tmp_path / "i.zarr"), np.unique_all(2 * x).inverse_indices)
+
+
 def test_an_output_that_has_served_is_not_computed_again_for_another(shuffled, tmp_path):
     """What a stage wrote is asked for by array: `values` gone, `counts` there, and only `counts` still to be read."""
     folder, x = shuffled
